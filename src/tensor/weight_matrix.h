@@ -1,0 +1,53 @@
+// A weight matrix [out_features, in_features] in the number format of the checkpoint.
+//
+// y = W x: each row holds the weights of one output, contiguous along the contraction dimension.
+// Rows are stored as up to three planes (codes, scales, biases), each with its own row stride, so
+// a range of rows is again a WeightMatrix and weights are used in place, as they lie in the file.
+// Planes need no alignment. Ownership: none; the loader's storage outlives every view.
+#pragma once
+
+#include <cstdint>
+
+#include "numeric/dtype.h"
+#include "numeric/mlx_affine.h"
+#include "tensor/tensor_view.h"
+
+namespace motley {
+
+enum class WeightFormat : uint8_t {
+  kF32,
+  kF16,
+  kBf16,
+  kMlxAffine,  // planes: codes, scales, biases; see numeric/mlx_affine.h
+};
+
+struct WeightPlane {
+  const std::byte* data = nullptr;
+  int64_t row_bytes = 0;
+};
+
+struct WeightMatrix {
+  WeightFormat format = WeightFormat::kF32;
+  MemorySpace space = MemorySpace::kHost;
+  int64_t rows = 0;  // out_features
+  int64_t cols = 0;  // in_features
+  WeightPlane codes;
+  WeightPlane scales;               // kMlxAffine: [rows, cols / group_size]
+  WeightPlane biases;               // kMlxAffine: the same
+  MlxAffineFormat affine;           // kMlxAffine only
+  DType scale_dtype = DType::kF32;  // element type of scales and biases
+
+  bool is_empty() const { return rows == 0; }
+  // Bytes of all planes: what one pass over the matrix reads.
+  int64_t bytes() const;
+  // Rows [begin, begin + count).
+  WeightMatrix slice_rows(int64_t begin, int64_t count) const;
+};
+
+// Decodes row `row` to float32: exact for every format but kMlxAffine, where each value is
+// scale * q + bias, product and sum rounded once together (fused).
+void decode_row(const WeightMatrix& weights, int64_t row, float* out);
+// The same in float64, without rounding of the product and sum.
+void decode_row(const WeightMatrix& weights, int64_t row, double* out);
+
+}  // namespace motley
