@@ -1,0 +1,59 @@
+// Mixture-of-experts routing and expert products.
+//
+// Total order in every top-k: score descending, then index ascending. A token's experts are listed
+// and summed in ascending expert id, then the shared expert, in every path (R5).
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "tensor/row_batch.h"
+#include "tensor/stream.h"
+#include "tensor/tensor_view.h"
+#include "tensor/weight_matrix.h"
+
+namespace motley {
+
+struct RoutingParams {
+  int experts_per_token = 0;
+  bool normalise = true;  // divide the chosen probabilities by their sum
+};
+
+struct Routing {
+  TensorView experts;  // [rows, experts_per_token] int32, ascending within a row
+  TensorView weights;  // [rows, experts_per_token] activation dtype, in the same order
+};
+
+struct ExpertWeights {
+  WeightMatrix gate;  // [intermediate, hidden]
+  WeightMatrix up;    // [intermediate, hidden]
+  WeightMatrix down;  // [hidden, intermediate]
+};
+
+// One expert that is in memory now, and the (row, slot) pairs of the batch that chose it.
+struct ExpertWork {
+  const ExpertWeights* weights = nullptr;
+  std::span<const int32_t> pairs;  // row * experts_per_token + slot, ascending
+};
+
+struct MoeOps {
+  // p = softmax(logits); the top experts_per_token; weights p or p / sum. logits: [rows, experts].
+  // Rows whose `forced` entry is >= 0 take those experts instead (verification only):
+  // forced [rows, experts_per_token] int32, or an empty view.
+  void (*route_softmax)(Stream& stream, const ConstTensorView& logits, RoutingParams params,
+                        const ConstTensorView& forced, const Routing& routing) = nullptr;
+
+  // pair_out[pair] = down(silu(gate x_row) * (up x_row)) for every pair of every work item.
+  // x: [rows, hidden]; pair_out: [rows * experts_per_token, hidden]; the other pairs keep their
+  // contents, so a union of experts larger than memory runs in waves. A pair's role is its row's:
+  // rows below counts.decode have the decode role.
+  void (*experts)(Stream& stream, const ConstTensorView& x, RowCounts counts, int experts_per_token,
+                  std::span<const ExpertWork> work, const TensorView& pair_out) = nullptr;
+
+  // y[row] = sum over slots, ascending, of weight * pair_out + shared[row]. shared: [rows, hidden]
+  // or empty. y may be shared.
+  void (*combine)(Stream& stream, const ConstTensorView& pair_out, const Routing& routing,
+                  const ConstTensorView& shared, const TensorView& y) = nullptr;
+};
+
+}  // namespace motley

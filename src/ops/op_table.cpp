@@ -1,0 +1,42 @@
+#include "ops/op_table.h"
+
+namespace motley {
+namespace {
+
+void note_missing(bool present, std::string_view name, std::string* missing) {
+  if (present) return;
+  if (!missing->empty()) *missing += ", ";
+  *missing += name;
+}
+
+}  // namespace
+
+std::string_view numeric_profile_name(NumericProfile profile) {
+  return profile == NumericProfile::kExact ? "exact" : "fast";
+}
+
+Status check_complete(const OpTable& table) {
+  std::string missing;
+  note_missing(table.linear.linear, "linear", &missing);
+  note_missing(table.linear.embed, "embed", &missing);
+  note_missing(table.norm.rms_norm, "rms_norm", &missing);
+  note_missing(table.norm.gated_rms_norm, "gated_rms_norm", &missing);
+  note_missing(table.norm.add, "add", &missing);
+  note_missing(table.norm.silu_multiply, "silu_multiply", &missing);
+  note_missing(table.norm.sigmoid_multiply, "sigmoid_multiply", &missing);
+  note_missing(table.convolution.causal_convolution, "causal_convolution", &missing);
+  note_missing(table.gated_delta.recurrent, "gated_delta.recurrent", &missing);
+  note_missing(table.gated_delta.chunked, "gated_delta.chunked", &missing);
+  note_missing(table.gated_delta.flush_carry, "gated_delta.flush_carry", &missing);
+  note_missing(table.attention.head_norm_rotary, "head_norm_rotary", &missing);
+  note_missing(table.attention.cache_write, "cache_write", &missing);
+  note_missing(table.attention.attend, "attend", &missing);
+  note_missing(table.attention.merge, "attention.merge", &missing);
+  note_missing(table.moe.route_softmax, "route_softmax", &missing);
+  note_missing(table.moe.experts, "experts", &missing);
+  note_missing(table.moe.combine, "combine", &missing);
+  if (missing.empty()) return Status::ok();
+  return unsupported("backend " + table.name + " lacks the ops " + missing);
+}
+
+}  // namespace motley

@@ -1,0 +1,159 @@
+// What a model is, as data: every layer, its dimensions, and which tensors of the checkpoint make
+// each weight. A family file (spec/families/) turns config.json into one of these and does nothing
+// else; everything downstream reads only this.
+// Ownership: an immutable value after building. Thread rule: share by const reference.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "tensor/shape.h"
+
+namespace motley {
+
+// Index into ModelSpec::tensors.
+struct TensorHandle {
+  int32_t index = -1;
+  bool is_set() const { return index >= 0; }
+  friend bool operator==(TensorHandle, TensorHandle) = default;
+};
+
+enum class TensorRole : uint8_t {
+  kMatrix,       // [out, in], any weight format
+  kVector,       // [n], used as float32
+  kConvolution,  // [channels, kernel], used as float32; on disk [C, 1, k] or [C, k, 1]
+  kExperts,      // [experts, out, in]: a stack of matrices, any weight format
+};
+
+// Rows [row_begin, row_begin + row_count) of one module of the checkpoint. A module is a base name
+// to which ".weight" (and ".scales", ".biases") is added, unless `bare`: then the name itself is
+// the tensor. For kExperts, "{}" in the name stands for the expert id (one module per expert);
+// without it the module is stacked with the experts as leading dimension.
+struct TensorPiece {
+  std::string module;
+  bool bare = false;
+  int64_t row_begin = 0;
+  int64_t row_count = 0;
+};
+
+struct TensorSpec {
+  std::string name;  // canonical, for reports: "layers.3.attention.q_proj"
+  TensorRole role = TensorRole::kMatrix;
+  Shape shape;
+  // The rows of this tensor, in order. One piece covering a whole module is used in place.
+  std::vector<TensorPiece> pieces;
+  // Part of the model for the ledger: "embedding", "attention", "delta", "router", "experts",
+  // "shared expert", "norm", "head", "draft".
+  std::string part;
+};
+
+// A tensor of the checkpoint that is left out on purpose.
+struct SkippedTensor {
+  std::string prefix;  // matches names that begin with it
+  std::string reason;
+};
+
+struct NormSpec {
+  TensorHandle weight;
+  float epsilon = 1e-6f;
+  float weight_offset = 0.0f;  // 1 for zero-centred weights as stored
+};
+
+struct GatedDeltaSpec {
+  int key_heads = 0;
+  int value_heads = 0;
+  int key_head_dim = 0;
+  int value_head_dim = 0;
+  int conv_kernel = 0;
+  TensorHandle in_proj_qkv;  // [2 * key_dim + value_dim, hidden]
+  TensorHandle in_proj_z;    // [value_dim, hidden]
+  TensorHandle in_proj_b;    // [value_heads, hidden]
+  TensorHandle in_proj_a;    // [value_heads, hidden]
+  TensorHandle convolution;  // [2 * key_dim + value_dim, conv_kernel]
+  TensorHandle a_log;        // [value_heads]
+  TensorHandle dt_bias;      // [value_heads]
+  NormSpec norm;             // [value_head_dim], gated, plain weight
+  TensorHandle out_proj;     // [hidden, value_dim]
+};
+
+struct GatedAttentionSpec {
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int rotary_dim = 0;
+  double rope_theta = 10000.0;
+  TensorHandle q_proj;  // [heads * 2 * head_dim, hidden]: per head, query rows then gate rows
+  TensorHandle k_proj;  // [kv_heads * head_dim, hidden]
+  TensorHandle v_proj;
+  TensorHandle o_proj;  // [hidden, heads * head_dim]
+  NormSpec q_norm;      // [head_dim]
+  NormSpec k_norm;
+};
+
+struct MoeSpec {
+  int experts = 0;
+  int experts_per_token = 0;
+  int intermediate_size = 0;
+  int shared_intermediate_size = 0;
+  bool normalise = true;
+  TensorHandle router;       // [experts, hidden]
+  TensorHandle gate;         // kExperts [experts, intermediate, hidden]
+  TensorHandle up;           // kExperts
+  TensorHandle down;         // kExperts [experts, hidden, intermediate]
+  TensorHandle shared_gate;  // matrices of the shared expert
+  TensorHandle shared_up;
+  TensorHandle shared_down;
+  TensorHandle shared_expert_gate;  // [1, hidden]: sigmoid gate of the shared expert
+};
+
+struct DenseMlpSpec {
+  int intermediate_size = 0;
+  TensorHandle gate;
+  TensorHandle up;
+  TensorHandle down;
+};
+
+using MixerSpec = std::variant<GatedDeltaSpec, GatedAttentionSpec>;
+using FeedForwardSpec = std::variant<MoeSpec, DenseMlpSpec>;
+
+enum class ResidualKind : uint8_t { kPlain };  // h <- h + f(norm(h))
+
+struct LayerSpec {
+  ResidualKind residual = ResidualKind::kPlain;
+  NormSpec mixer_norm;
+  MixerSpec mixer;
+  NormSpec feed_forward_norm;
+  FeedForwardSpec feed_forward;
+};
+
+// One multi-token-prediction layer: logits of token i + 2 from (hidden_i, token_{i+1}).
+struct DraftSpec {
+  TensorHandle projection;  // [hidden, 2 * hidden]: embedding half first
+  NormSpec embedding_norm;
+  NormSpec hidden_norm;
+  LayerSpec layer;
+  NormSpec final_norm;
+};
+
+struct ModelSpec {
+  std::string family;  // the model_type of config.json
+  int64_t hidden_size = 0;
+  int64_t vocab_size = 0;
+  int64_t context_length = 0;  // max_position_embeddings
+  std::vector<LayerSpec> layers;
+  TensorHandle embedding;  // [vocab, hidden]
+  NormSpec final_norm;
+  TensorHandle head;  // [vocab, hidden]; equal to `embedding` when tied
+  std::vector<DraftSpec> drafts;
+  std::vector<int32_t> eos_tokens;  // union of config.json and generation_config.json
+  std::vector<TensorSpec> tensors;
+  std::vector<SkippedTensor> skipped;
+
+  const TensorSpec& tensor(TensorHandle handle) const {
+    return tensors[static_cast<size_t>(handle.index)];
+  }
+};
+
+}  // namespace motley

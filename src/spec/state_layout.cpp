@@ -1,0 +1,124 @@
+#include "spec/state_layout.h"
+
+namespace motley {
+namespace {
+
+void add_kv(const GatedAttentionSpec& mixer, int layer, StateKind kind, DType dtype,
+            StateLayout* layout) {
+  const int64_t elements = int64_t{2} * mixer.kv_heads * mixer.head_dim;
+  layout->entries.push_back({.layer = layer,
+                             .kind = kind,
+                             .dtype = dtype,
+                             .bytes_per_token = elements * dtype_bytes(dtype),
+                             .shard_rule = ShardRule::kByToken});
+}
+
+void add_delta(const GatedDeltaSpec& mixer, int layer, const StateFormat& format,
+               StateLayout* layout) {
+  const int64_t element = dtype_bytes(format.recurrent);
+  const int64_t key_dim = int64_t{mixer.key_heads} * mixer.key_head_dim;
+  const int64_t value_dim = int64_t{mixer.value_heads} * mixer.value_head_dim;
+  const auto add = [&](StateKind kind, int64_t elements, ShardRule rule) {
+    layout->entries.push_back({.layer = layer,
+                               .kind = kind,
+                               .dtype = format.recurrent,
+                               .fixed_bytes = elements * element,
+                               .shard_rule = rule});
+  };
+  add(StateKind::kConvolutionWindow, (mixer.conv_kernel - 1) * (2 * key_dim + value_dim),
+      ShardRule::kByChannelBlocks);
+  add(StateKind::kRecurrentMatrix, value_dim * mixer.key_head_dim, ShardRule::kByValueHead);
+  if (format.chunked_delta) {
+    constexpr int64_t kBlock = 64;  // kDeltaBlock of ops/gated_delta.h
+    add(StateKind::kDeltaCarry, kBlock * (key_dim + value_dim + mixer.value_heads),
+        ShardRule::kByValueHead);
+  }
+}
+
+void add_layer(const LayerSpec& layer, int index, StateKind kv_kind, const StateFormat& format,
+               StateLayout* layout) {
+  if (const auto* attention = std::get_if<GatedAttentionSpec>(&layer.mixer)) {
+    add_kv(*attention, index, kv_kind, format.kv, layout);
+  } else {
+    add_delta(std::get<GatedDeltaSpec>(layer.mixer), index, format, layout);
+  }
+}
+
+}  // namespace
+
+std::string_view state_kind_name(StateKind kind) {
+  switch (kind) {
+    case StateKind::kPagedKv:
+      return "kv";
+    case StateKind::kConvolutionWindow:
+      return "convolution window";
+    case StateKind::kRecurrentMatrix:
+      return "recurrent matrix";
+    case StateKind::kDeltaCarry:
+      return "delta carry";
+    case StateKind::kDraftKv:
+      return "draft kv";
+    case StateKind::kLastHidden:
+      return "last hidden";
+  }
+  return "unknown";
+}
+
+std::string_view shard_rule_name(ShardRule rule) {
+  switch (rule) {
+    case ShardRule::kByToken:
+      return "by token";
+    case ShardRule::kByValueHead:
+      return "by value head";
+    case ShardRule::kByChannelBlocks:
+      return "by channel blocks";
+    case ShardRule::kReplicated:
+      return "replicated";
+  }
+  return "unknown";
+}
+
+int64_t StateLayout::bytes_per_token() const {
+  int64_t total = 0;
+  for (const StateEntry& entry : entries) total += entry.bytes_per_token;
+  return total;
+}
+
+int64_t StateLayout::fixed_bytes() const {
+  int64_t total = 0;
+  for (const StateEntry& entry : entries) total += entry.fixed_bytes;
+  return total;
+}
+
+int64_t StateLayout::bytes_for(int64_t tokens) const {
+  const int64_t pages = (tokens + kTokensPerPage - 1) / kTokensPerPage;
+  return fixed_bytes() + pages * kTokensPerPage * bytes_per_token();
+}
+
+const StateEntry* StateLayout::find(int layer, StateKind kind) const {
+  for (const StateEntry& entry : entries) {
+    if (entry.layer == layer && entry.kind == kind) return &entry;
+  }
+  return nullptr;
+}
+
+StateLayout make_state_layout(const ModelSpec& spec, const StateFormat& format) {
+  StateLayout layout;
+  int index = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    add_layer(layer, index++, StateKind::kPagedKv, format, &layout);
+  }
+  for (const DraftSpec& draft : spec.drafts) {
+    add_layer(draft.layer, index++, StateKind::kDraftKv, format, &layout);
+  }
+  if (!spec.drafts.empty()) {
+    layout.entries.push_back({.layer = static_cast<int>(spec.layers.size()),
+                              .kind = StateKind::kLastHidden,
+                              .dtype = format.recurrent,
+                              .fixed_bytes = spec.hidden_size * dtype_bytes(format.recurrent),
+                              .shard_rule = ShardRule::kReplicated});
+  }
+  return layout;
+}
+
+}  // namespace motley
