@@ -45,7 +45,7 @@ size_t end_of_raw(const std::string& text, size_t begin) {
   return end == std::string::npos ? text.size() : end + close.size();
 }
 
-std::string without_comments_and_literals(std::string text) {
+std::string without_comments(std::string text, bool keep_literals) {
   size_t i = 0;
   while (i < text.size()) {
     size_t end = i + 1;
@@ -58,10 +58,10 @@ std::string without_comments_and_literals(std::string text) {
     } else if (text[i] == '"') {
       const bool raw = i > 0 && text[i - 1] == 'R' && (i < 2 || !is_word(text[i - 2]));
       end = raw ? end_of_raw(text, i) : end_of_quoted(text, i);
-      blank(text, i + 1, end - 1);
+      if (!keep_literals) blank(text, i + 1, end - 1);
     } else if (text[i] == '\'' && (i == 0 || !is_word(text[i - 1]))) {  // not 1'000
       end = end_of_quoted(text, i);
-      blank(text, i + 1, end - 1);
+      if (!keep_literals) blank(text, i + 1, end - 1);
     }
     i = end;
   }
@@ -74,7 +74,8 @@ Source make_source(std::string path, std::string_view text) {
   Source source;
   source.path = std::move(path);
   source.lines = split_lines(text);
-  source.code = split_lines(without_comments_and_literals(std::string(text)));
+  source.code = split_lines(without_comments(std::string(text), false));
+  source.uncommented = split_lines(without_comments(std::string(text), true));
   return source;
 }
 

@@ -8,9 +8,10 @@
 namespace motley::tidy {
 
 struct Source {
-  std::string path;                // from the repository root, with '/'
-  std::vector<std::string> lines;  // as written
-  std::vector<std::string> code;   // comments, strings and characters replaced by spaces
+  std::string path;                      // from the repository root, with '/'
+  std::vector<std::string> lines;        // as written
+  std::vector<std::string> code;         // comments, strings and characters replaced by spaces
+  std::vector<std::string> uncommented;  // only comments replaced
 };
 
 Source make_source(std::string path, std::string_view text);

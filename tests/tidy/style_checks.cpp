@@ -46,7 +46,8 @@ void check_family_names(const Source& source, Findings& findings) {
   for (const std::string_view name : kFamilyNames) {
     names += (names.empty() ? "" : "|") + std::string(name);
   }
-  check_pattern(source, source.lines, std::regex(names, std::regex::icase), "family",
+  // A comment may cite a family's paper or reference code as the source of the maths.
+  check_pattern(source, source.uncommented, std::regex(names, std::regex::icase), "family",
                 ": " + module + "/ serves every family and names none", findings);
 }
 

@@ -108,7 +108,8 @@ TEST(TidyText, LibraryModulesDoNotPrint) {
 }
 
 TEST(TidyText, GeneralModulesNameNoFamily) {
-  EXPECT_EQ(rules_broken("src/ops/x.cpp", "// as in Qwen3.5\n"), Rules{"family"});
+  EXPECT_EQ(rules_broken("src/ops/x.cpp", "const char* x = \"Qwen3.5\";\n"), Rules{"family"});
+  EXPECT_EQ(rules_broken("src/ops/x.cpp", "// Source: the Qwen3.5 report\n"), Rules{});
   EXPECT_EQ(rules_broken("src/engine/x.cpp", "int glm_rows;\n"), Rules{"family"});
   EXPECT_EQ(rules_broken("src/spec/x.cpp", "int glm_rows;\n"), Rules{});
   EXPECT_EQ(rules_broken("src/engine/x_test.cpp", "int glm_rows;\n"), Rules{});
