@@ -12,11 +12,22 @@
 
 namespace motley {
 
+// Where an arena's blocks come from when not from host memory (a device, say).
+class ArenaBlockSource {
+ public:
+  virtual ~ArenaBlockSource() = default;
+  // nullptr when there is no memory. Blocks are aligned to Arena::kAlignment or more.
+  virtual std::byte* allocate(size_t bytes) = 0;
+  virtual void release(std::byte* data, size_t bytes) = 0;
+};
+
 class Arena {
  public:
   static constexpr size_t kAlignment = 64;
 
-  Arena() = default;
+  // Without a source blocks are host memory; with one, `source` outlives the arena.
+  explicit Arena(ArenaBlockSource* source = nullptr) : source_(source) {}
+  ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
@@ -45,10 +56,19 @@ class Arena {
   };
 
  private:
+  struct Block {
+    AlignedBuffer host;  // empty when the block came from source_
+    std::byte* data = nullptr;
+    size_t size = 0;
+  };
+
+  Block allocate_block(size_t bytes);
+  void free_blocks();
   void release(size_t block, size_t used);
   size_t in_use() const;
 
-  std::vector<AlignedBuffer> blocks_;
+  ArenaBlockSource* source_;
+  std::vector<Block> blocks_;
   size_t block_ = 0;  // index of the block being filled
   size_t used_ = 0;   // bytes used in it
   size_t peak_ = 0;

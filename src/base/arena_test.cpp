@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace motley {
@@ -33,6 +34,36 @@ TEST(Arena, SteadyLoopStopsGrowing) {
   }
   EXPECT_EQ(arena.capacity_bytes(), capacity);
   EXPECT_GE(arena.peak_bytes(), 6'000'000u);
+}
+
+// Counts what is held, as a device allocator would.
+class CountingSource final : public ArenaBlockSource {
+ public:
+  std::byte* allocate(size_t bytes) override {
+    held += bytes;
+    return static_cast<std::byte*>(std::aligned_alloc(Arena::kAlignment, bytes));
+  }
+  void release(std::byte* data, size_t bytes) override {
+    held -= bytes;
+    std::free(data);
+  }
+  size_t held = 0;
+};
+
+TEST(Arena, BlocksOfASourceGoBackToIt) {
+  CountingSource source;
+  {
+    Arena arena(&source);
+    {
+      Arena::Scope scope(arena);
+      arena.allocate<char>(3 << 20);
+      arena.allocate<char>(5 << 20);
+      EXPECT_EQ(source.held, arena.capacity_bytes());
+    }
+    EXPECT_EQ(source.held, arena.capacity_bytes());  // merged into one block
+    EXPECT_GE(source.held, size_t{8} << 20);
+  }
+  EXPECT_EQ(source.held, 0u);
 }
 
 TEST(AlignedBuffer, IsZeroedAndPageAligned) {

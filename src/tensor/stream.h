@@ -24,7 +24,9 @@ class Stream {
   Arena& scratch() { return scratch_; }
 
  protected:
-  explicit Stream(Context& context) : context_(context) {}
+  // Scratch comes from host memory, or from `scratch_source`, which outlives the stream.
+  explicit Stream(Context& context, ArenaBlockSource* scratch_source = nullptr)
+      : context_(context), scratch_(scratch_source) {}
 
  private:
   Context& context_;
