@@ -38,8 +38,9 @@ struct ExpertWork {
 
 struct MoeOps {
   // p = softmax(logits); the top experts_per_token; weights p or p / sum. logits: [rows, experts].
-  // Rows whose `forced` entry is >= 0 take those experts instead (verification only):
-  // forced [rows, experts_per_token] int32, or an empty view.
+  // The choice compares logits: the same order as p, but exact where p would round to a tie.
+  // Rows whose first `forced` entry is >= 0 take those experts instead (verification only):
+  // forced [rows, experts_per_token] int32, all in [0, experts), or an empty view.
   void (*route_softmax)(Stream& stream, const ConstTensorView& logits, RoutingParams params,
                         const ConstTensorView& forced, const Routing& routing) = nullptr;
 

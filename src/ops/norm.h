@@ -33,6 +33,9 @@ struct NormOps {
                         const TensorView& y) = nullptr;
 
   // y *= sigmoid(gate), element-wise for gate [rows, dim], or one gate per row for [rows, 1].
+  // For a gate that is interleaved with other data, gate [rows, heads, stride] and
+  // y [rows, heads, dim <= stride]: element i of head h meets gate[h * stride + i]. The gate's data
+  // pointer is already at the first gate element, so the tail of the last stride is not read.
   void (*sigmoid_multiply)(Stream& stream, const ConstTensorView& gate,
                            const TensorView& y) = nullptr;
 };

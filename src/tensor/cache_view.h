@@ -39,6 +39,14 @@ struct CacheShard {
   int count = 1;
   int interleave = 1;
   bool is_whole() const { return count == 1; }
+  bool holds(int64_t position) const { return position / interleave % count == index; }
+  // How many of the positions below `position` this shard holds; for a position that it holds,
+  // the shard's own index of that token.
+  int64_t tokens_below(int64_t position) const {
+    const int64_t round = int64_t{count} * interleave;
+    const int64_t rest = position % round - int64_t{index} * interleave;
+    return position / round * interleave + (rest < 0 ? 0 : rest < interleave ? rest : interleave);
+  }
 };
 
 struct CacheView {

@@ -17,8 +17,9 @@ std::string_view cpu_isa_name(CpuIsa isa);
 // kPortable is always there.
 std::vector<CpuIsa> available_cpu_isas();
 
-// `wanted` is the value of --cpu or MOTLEY_CPU ("avx2", ...); empty means the best available.
-// kInvalidArgument for an unknown name, kUnsupported for a set this machine lacks.
+// `wanted` is the value of --cpu ("avx2", ...); empty means the environment variable MOTLEY_CPU,
+// and without that the best available. kInvalidArgument for an unknown name, kUnsupported for a set
+// this machine lacks.
 Result<CpuIsa> choose_cpu_isa(std::string_view wanted);
 
 // isa must be available.

@@ -1,0 +1,20 @@
+#include "ops/reference/reference_ops.h"
+
+namespace motley {
+
+OpTable reference_op_table() {
+  OpTable table;
+  table.name = "reference";
+  table.profile = NumericProfile::kExact;
+  table.activation_dtype = DType::kF64;
+  table.space = MemorySpace::kHost;
+  table.norm = reference_norm_ops();
+  table.convolution = reference_convolution_ops();
+  table.gated_delta = reference_gated_delta_ops();
+  table.attention = reference_attention_ops();
+  table.moe.route_softmax = reference_route_softmax();
+  table.moe.combine = reference_combine();
+  return table;
+}
+
+}  // namespace motley
