@@ -108,6 +108,7 @@ StateLayout make_state_layout(const ModelSpec& spec, const StateFormat& format) 
   for (const LayerSpec& layer : spec.layers) {
     add_layer(layer, index++, StateKind::kPagedKv, format, &layout);
   }
+  if (!format.drafts) return layout;
   for (const DraftSpec& draft : spec.drafts) {
     add_layer(draft.layer, index++, StateKind::kDraftKv, format, &layout);
   }

@@ -48,6 +48,7 @@ struct StateFormat {
   DType kv = DType::kF32;
   DType recurrent = DType::kF32;  // matrix, window, carry and hidden
   bool chunked_delta = false;     // prefill uses the chunked form and needs a carry
+  bool drafts = true;             // draft layers run too (speculation, verification)
 };
 
 struct StateLayout {

@@ -1,0 +1,82 @@
+// A loaded model, ready to run: weights, ops, state layout and pool. Immutable after loading.
+//
+// Three public nouns: Engine (this), Sequence (one timeline), Scheduler (owns the step loop).
+// Ownership: everything reachable from here lives as long as the engine. The context outlives it.
+// Thread rule: const use from any thread; steps run on one thread (see Scheduler).
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/context.h"
+#include "engine/sequence.h"
+#include "experts/expert_store.h"
+#include "io/loader.h"
+#include "model/decoder.h"
+#include "ops/op_table.h"
+#include "spec/state_layout.h"
+#include "state/page_pool.h"
+#include "topology/topology.h"
+
+namespace motley {
+
+struct EngineOptions {
+  std::filesystem::path model;
+  NumericProfile profile = NumericProfile::kFast;
+  std::string cpu;                      // instruction set ("avx2", ...); empty: the best available
+  bool reference = false;               // run everything in the float64 reference
+  std::optional<DType> cache_dtype;     // kF32 or kBf16; default by profile
+  std::optional<DeltaForm> delta_form;  // default: recurrent, which is the faster one on CPUs
+  int64_t context_length = 0;           // 0: the model's own
+  int64_t state_budget_bytes = 0;       // 0: what memory allows
+  int expert_wave_slots = 0;            // bound on experts per wave; 0: none
+  bool drafts = false;                  // keep state for the draft layers
+  bool populate = true;                 // touch all weights while loading
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
+};
+
+class Engine {
+ public:
+  // Errors name the file and the thing; nothing is allocated for what would not fit.
+  static Result<std::unique_ptr<Engine>> load(Context& context, EngineOptions options);
+  // A second engine over the same loaded weights with other numerics (verification).
+  Result<std::unique_ptr<Engine>> with_numerics(EngineOptions options) const;
+
+  Result<Sequence> create_sequence();
+
+  Context& context() const { return context_; }
+  const EngineOptions& options() const { return options_; }
+  const LoadedModel& model() const { return *model_; }
+  const ModelSpec& spec() const { return model_->spec; }
+  const OpTable& ops() const { return ops_; }
+  const Topology& topology() const { return topology_; }
+  const StateLayout& layout() const { return layout_; }
+  const Decoder& decoder() const { return *decoder_; }
+  PagePool& pool() { return *pool_; }
+  int64_t context_length() const { return context_length_; }
+  // "exact on cpu/avx512".
+  std::string numerics_name() const;
+
+ private:
+  Engine(Context& context, EngineOptions options, std::shared_ptr<const LoadedModel> model,
+         OpTable ops);
+  static Result<std::unique_ptr<Engine>> build(Context& context, EngineOptions options,
+                                               std::shared_ptr<const LoadedModel> model);
+  Status set_up();
+
+  Context& context_;
+  EngineOptions options_;
+  std::shared_ptr<const LoadedModel> model_;  // shared by engines of different numerics
+  OpTable ops_;
+  Topology topology_;
+  StateLayout layout_;
+  int64_t context_length_ = 0;
+  std::unique_ptr<ExpertStore> experts_;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<PagePool> pool_;
+};
+
+}  // namespace motley

@@ -1,0 +1,105 @@
+// Owns the step loop: forms batches of rows from all running requests and advances them.
+//
+// A step holds one decode row per generating request and one prefill chunk per waiting request, as
+// long as the row budget lasts, in order of arrival. A request's result does not depend on the
+// others (R5). Thread rule: one thread; listeners are called from it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <vector>
+
+#include "engine/sampler.h"
+#include "engine/step_runner.h"
+
+namespace motley {
+
+struct GenerationRequest {
+  SamplingParams sampling;
+  int64_t max_new_tokens = 0;        // 0: until a stop token or the end of the context
+  std::vector<int32_t> stop_tokens;  // end the generation; not part of the output
+  int top_logprobs = 0;
+};
+
+enum class FinishReason { kStopToken, kLength, kContextFull, kCancelled, kFailed };
+std::string_view finish_reason_name(FinishReason reason);
+
+struct GenerationStats {
+  int64_t reused_tokens = 0;
+  int64_t prompt_tokens = 0;  // prefilled
+  int64_t prefill_chunks = 0;
+  int64_t generated_tokens = 0;
+  double prefill_s = 0;  // wall time of the steps that held a chunk of this request
+  double decode_s = 0;
+};
+
+// Told about a request's progress. Return false from on_token to cancel.
+class GenerationListener {
+ public:
+  virtual ~GenerationListener() = default;
+  virtual void on_prefill(int64_t done_tokens, int64_t total_tokens) {
+    (void)done_tokens, (void)total_tokens;
+  }
+  virtual bool on_token(const SampledToken& token) = 0;
+  virtual void on_finish(FinishReason reason, const Status& status,
+                         const GenerationStats& stats) = 0;
+  // Full next-token logits before sampling, for tests and verification.
+  virtual void on_logits(std::span<const float> logits, int64_t position) {
+    (void)logits, (void)position;
+  }
+};
+
+struct SchedulerOptions {
+  int64_t prefill_chunk = 512;   // rows of a prompt per step, kept exactly
+  int64_t max_step_rows = 1024;  // bound on the rows of a step; at least one chunk always fits
+};
+
+class Scheduler {
+ public:
+  Scheduler(Engine& engine, SchedulerOptions options);
+
+  // Starts a generation that continues `sequence`, whose pending tokens are the prompt. Sequence
+  // and listener outlive the request. kInvalidArgument for parameters out of range,
+  // kResourceExhausted when the prompt exceeds the context, with the counts.
+  Status submit(Sequence& sequence, GenerationRequest request, GenerationListener& listener);
+
+  bool is_idle() const { return requests_.empty(); }
+  // One step. A failing step ends the requests in it with kFailed; the others go on.
+  void step();
+  void run_until_idle();
+  // Ends every request before its next token.
+  void cancel_all();
+
+ private:
+  struct Request {
+    Sequence* sequence;
+    GenerationRequest params;
+    GenerationListener* listener;
+    Sampler sampler;
+    GenerationStats stats;
+    int64_t prompt_total = 0;
+    bool prompt_done = false;
+    bool cancelled = false;
+    // Of the current step.
+    int32_t logit_row = -1;  // index among the step's logits, -1 for none
+    int64_t step_rows = 0;
+  };
+
+  void form_batch();
+  void deliver(Request& request, double step_s);
+  void finish(Request& request, FinishReason reason, const Status& status);
+  bool take_token(Request& request, std::span<const float> logits);
+
+  Engine& engine_;
+  SchedulerOptions options_;
+  StepRunner runner_;
+  StepObserver no_observer_;
+  std::list<Request> requests_;  // in order of arrival
+  std::vector<Request*> in_step_;
+  Batch batch_;
+  std::vector<int32_t> logit_rows_;
+  std::vector<float> logits_;
+};
+
+}  // namespace motley

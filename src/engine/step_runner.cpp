@@ -1,0 +1,76 @@
+#include "engine/step_runner.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace motley {
+
+StepRunner::StepRunner(Engine& engine)
+    : engine_(engine),
+      stream_(engine.context()),
+      step_{engine.ops(), stream_, engine.topology(), collective_} {}
+
+Status StepRunner::run(Batch& batch, std::span<const int32_t> logit_rows, StepObserver& observer,
+                       std::vector<float>* logits) {
+  MOTLEY_RETURN_IF_ERROR(batch.reserve());
+  const Decoder& decoder = engine_.decoder();
+  const Arena::Scope scope(stream_.scratch());
+  const int64_t hidden_size = decoder.hidden_size();
+  const TensorView hidden = step_.scratch({batch.rows(), hidden_size});
+  decoder.embed(step_, batch.tokens, hidden);
+  MOTLEY_RETURN_IF_ERROR(decoder.run_layers(step_, batch, hidden, observer));
+
+  const int64_t row_bytes = hidden_size * dtype_bytes(hidden.dtype);
+  if (keep_hidden_) {
+    hidden_rows_ = batch.rows();
+    hidden_.resize(static_cast<size_t>(hidden_rows_ * row_bytes));
+    const TensorView kept = make_view(hidden_.data(), hidden.dtype, hidden.shape);
+    (void)decoder.final_norm(step_, PreNormHidden{hidden}, kept);
+  }
+  const auto wanted = static_cast<int64_t>(logit_rows.size());
+  const TensorView rows = step_.scratch({wanted, hidden_size});
+  RowCounts counts;
+  for (int64_t i = 0; i < wanted; ++i) {
+    const int64_t row = logit_rows[static_cast<size_t>(i)];
+    std::memcpy(rows.data + i * row_bytes, hidden.data + row * row_bytes,
+                static_cast<size_t>(row_bytes));
+    ++(row < batch.counts.decode ? counts.decode : counts.prefill);
+  }
+  (void)decoder.final_norm(step_, PreNormHidden{rows}, rows);
+  copy_logits(rows, counts, logits);
+  return Status::ok();
+}
+
+ConstTensorView StepRunner::hidden() const {
+  return make_view(hidden_.data(), engine_.ops().activation_dtype,
+                   {hidden_rows_, engine_.decoder().hidden_size()});
+}
+
+Status StepRunner::run_draft(int index, Batch& next_tokens, const TensorView& hidden,
+                             StepObserver& observer, std::vector<float>* logits) {
+  MOTLEY_RETURN_IF_ERROR(next_tokens.reserve());
+  MOTLEY_RETURN_IF_ERROR(engine_.decoder().run_draft(
+      index, step_, next_tokens, PostNormHidden{hidden}, PostNormHidden{hidden}, observer));
+  copy_logits(hidden, next_tokens.counts, logits);
+  return Status::ok();
+}
+
+void StepRunner::copy_logits(const TensorView& rows, RowCounts counts, std::vector<float>* logits) {
+  const Decoder& decoder = engine_.decoder();
+  logits->resize(static_cast<size_t>(rows.rows() * decoder.vocab_size()));
+  if (rows.rows() == 0) return;
+  const Shape shape = {rows.rows(), decoder.vocab_size()};
+  if (rows.dtype == DType::kF32) {
+    decoder.logits(step_, PostNormHidden{rows}, counts, view_of(logits->data(), shape));
+    stream_.synchronize();
+    return;
+  }
+  const Arena::Scope scope(stream_.scratch());
+  const TensorView wide = step_.scratch(shape);
+  decoder.logits(step_, PostNormHidden{rows}, counts, wide);
+  stream_.synchronize();
+  std::transform(wide.as<double>(), wide.as<double>() + shape.elements(), logits->begin(),
+                 [](double value) { return static_cast<float>(value); });
+}
+
+}  // namespace motley

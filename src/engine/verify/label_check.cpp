@@ -1,0 +1,297 @@
+#include "engine/verify/label_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "engine/sampler.h"
+
+namespace motley {
+namespace {
+
+using Floats = ExpectedTensors::Floats;
+using Ints = ExpectedTensors::Ints;
+
+// The number a name part begins with; SIZE_MAX, which no model has, when there is none.
+size_t leading_number(const std::string& text) {
+  size_t number = SIZE_MAX;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
+}
+
+class LabelChecker {
+ public:
+  LabelChecker(const ExpectedTensors& expected, std::string label, const ModelSpec& spec,
+               const SequenceTrace& trace, VerifyReport* report)
+      : expected_(expected),
+        label_(std::move(label)),
+        spec_(spec),
+        trace_(trace),
+        report_(report),
+        prompt_(static_cast<int64_t>(expected.ints(label_ + ".ids")->values.size())) {}
+
+  void run() {
+    for (const std::string& name : expected_.names()) {
+      if (!name.starts_with(label_ + ".")) continue;
+      const std::string rest = name.substr(label_.size() + 1);
+      if (rest == "ids" || rest.ends_with("gap") || rest.ends_with("margin")) continue;
+      check(name, rest);
+    }
+  }
+
+ private:
+  void check(const std::string& name, const std::string& rest) {
+    const Floats* floats = expected_.floats(name);
+    const Ints* ints = expected_.ints(name);
+    if (rest == "logits" && floats != nullptr) {
+      compare_last_rows(name, *floats, trace_.logits);
+    } else if (rest == "argmax" && ints != nullptr) {
+      compare_argmax(name, *ints, trace_.logits);
+    } else if (rest.starts_with("layer.") && floats != nullptr) {
+      const auto layer = leading_number(rest.substr(6));
+      if (layer < trace_.layers.size()) {
+        return compare_last_rows(name, *floats, trace_.layers[layer]);
+      }
+      fail(name, "the model has no such layer");
+    } else if (rest.starts_with("router.") && ints != nullptr) {
+      compare_routes(name, *ints, leading_number(rest.substr(7)));
+    } else if (rest == "mtp.next_token" && ints != nullptr) {
+      add(name, 1, trace_.next_token == ints->values[0] ? 0 : 1, 0, "the token");
+    } else if (rest == "mtp.logits" && floats != nullptr) {
+      compare_last_rows(name, *floats, trace_.draft_logits);
+    } else if (rest == "mtp.chain_logits" && floats != nullptr) {
+      compare_last_rows(name, *floats, trace_.chain_logits);
+    } else if (rest == "greedy" && ints != nullptr) {
+      compare_greedy(name, *ints);
+    } else if (rest == "nll" && floats != nullptr) {
+      compare_losses(name, *floats);
+    } else {
+      fail(name, "nothing computes a tensor of this name");
+    }
+  }
+
+  void compare_last_rows(const std::string& name, const Floats& wanted,
+                         const std::vector<float>& all) {
+    const size_t count = wanted.values.size();
+    if (count == 0 || all.size() < count) return fail(name, "the engine has fewer rows");
+    const float* actual = all.data() + (all.size() - count);
+    double largest = 0;
+    for (const float value : wanted.values) largest = std::max(largest, std::fabs(double{value}));
+    double error = 0;
+    size_t first_off = count;
+    for (size_t i = 0; i < count; ++i) {
+      const double difference = std::fabs(double{actual[i]} - wanted.values[i]) / largest;
+      // A NaN compares false, so it counts as off.
+      if (!(difference <= kValueLimit) && first_off == count) first_off = i;
+      error = std::isnan(difference) ? HUGE_VAL : std::max(error, difference);
+    }
+    const auto width = static_cast<size_t>(std::max<int64_t>(wanted.shape.back(), 1));
+    add(name, static_cast<int64_t>(count), error, kValueLimit,
+        fmt::format("row {}, column {}", first_off / width, first_off % width));
+  }
+
+  void compare_argmax(const std::string& name, const Ints& wanted,
+                      const std::vector<float>& logits) {
+    compare_choices(name, wanted.values, [&](int64_t row) { return trace_.row(logits, row); });
+  }
+
+  void compare_greedy(const std::string& name, const Ints& wanted) {
+    const Floats* margins = expected_.floats(label_ + ".greedy_margin");
+    compare_choices(
+        name, wanted.values, [&](int64_t row) { return trace_.row(trace_.decode_logits, row); },
+        margins);
+  }
+
+  template <typename RowOf>
+  void compare_choices(const std::string& name, const std::vector<int32_t>& wanted, RowOf row_of,
+                       const Floats* margins = nullptr) {
+    int64_t off = 0;
+    int64_t excused = 0;
+    std::string first;
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const std::span<const float> logits = row_of(static_cast<int64_t>(i));
+      const int32_t actual = argmax(logits);
+      if (actual == wanted[i]) continue;
+      const double margin = margins != nullptr ? double{margins->values[i]}
+                                               : double{logits[static_cast<size_t>(actual)]} -
+                                                     logits[static_cast<size_t>(wanted[i])];
+      if (margin <= kNearMargin) {
+        ++excused;
+        continue;
+      }
+      if (off++ == 0) first = fmt::format("row {}: {} instead of {}", i, actual, wanted[i]);
+    }
+    add(name, static_cast<int64_t>(wanted.size()), static_cast<double>(off), 0, first, excused);
+  }
+
+  void compare_routes(const std::string& name, const Ints& wanted, size_t index) {
+    const std::vector<int> moe = moe_layers(spec_);
+    if (index >= moe.size()) return fail(name, "the model has no such layer with experts");
+    const auto width = static_cast<size_t>(wanted.shape.back());
+    const auto rows = static_cast<int64_t>(wanted.values.size() / width);
+    int64_t off = 0;
+    int64_t excused = 0;
+    std::string first;
+    for (int64_t i = 0; i < rows; ++i) {
+      const RouteChoice* choice = trace_.routes.find(moe[index], prompt_ - rows + i);
+      const auto begin =
+          wanted.values.begin() + static_cast<std::ptrdiff_t>(i) * std::ssize(choice->experts);
+      if (choice->gap < kNearTie) ++excused;
+      if (std::equal(choice->experts.begin(), choice->experts.end(), begin)) continue;
+      if (off++ == 0) first = fmt::format("row {}", i);
+    }
+    add(name, rows, static_cast<double>(off), 0, first, excused);
+  }
+
+  void compare_losses(const std::string& name, const Floats& wanted) {
+    const std::vector<int32_t>& ids = expected_.ints(label_ + ".ids")->values;
+    double error = 0;
+    size_t first_off = 0;
+    for (size_t i = 0; i < wanted.values.size() && i + 1 < ids.size(); ++i) {
+      const double loss =
+          token_loss(trace_.row(trace_.logits, static_cast<int64_t>(i)), ids[i + 1]);
+      const double difference = std::fabs(loss - wanted.values[i]);
+      if (error <= kLossLimit && difference > kLossLimit) first_off = i;
+      error = std::isnan(difference) ? HUGE_VAL : std::max(error, difference);
+    }
+    add(name, static_cast<int64_t>(wanted.values.size()), error, kLossLimit,
+        fmt::format("token {}", first_off));
+  }
+
+  void add(const std::string& name, int64_t compared, double error, double limit,
+           const std::string& where, int64_t excused = 0) {
+    const bool passed = error <= limit;
+    report_->rows.push_back({.profile = "exact",
+                             .tensor = name,
+                             .compared = compared,
+                             .error = error,
+                             .limit = limit,
+                             .excused = excused,
+                             .passed = passed,
+                             .first_off = passed ? "" : where});
+  }
+
+  void fail(const std::string& name, const std::string& why) {
+    report_->rows.push_back(
+        {.profile = "exact", .tensor = name, .error = HUGE_VAL, .first_off = why});
+  }
+
+  const ExpectedTensors& expected_;
+  const std::string label_;
+  const ModelSpec& spec_;
+  const SequenceTrace& trace_;
+  VerifyReport* report_;
+  const int64_t prompt_;
+};
+
+}  // namespace
+
+std::vector<int> moe_layers(const ModelSpec& spec) {
+  std::vector<int> layers;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    if (std::holds_alternative<MoeSpec>(spec.layers[i].feed_forward)) {
+      layers.push_back(static_cast<int>(i));
+    }
+  }
+  return layers;
+}
+
+double token_loss(std::span<const float> logits, int32_t token) {
+  const double highest = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const float logit : logits) sum += std::exp(logit - highest);
+  return highest + std::log(sum) - logits[static_cast<size_t>(token)];
+}
+
+TraceRequest request_for(const ExpectedTensors& expected, const std::string& label,
+                         int64_t prefill_chunk) {
+  TraceRequest request;
+  request.prompt = expected.ints(label + ".ids")->values;
+  request.prefill_chunk = prefill_chunk;
+  if (const Ints* greedy = expected.ints(label + ".greedy")) request.continuation = greedy->values;
+  request.layers = expected.floats(label + ".layer.0.out") != nullptr;
+  if (const Floats* chain = expected.floats(label + ".mtp.chain_logits")) {
+    request.draft_steps = static_cast<int>(chain->shape.front());
+  } else if (expected.floats(label + ".mtp.logits") != nullptr) {
+    request.draft_steps = 1;
+  }
+  return request;
+}
+
+int64_t adopt_expected_routes(const ExpectedTensors& expected, const std::string& label,
+                              const std::vector<int>& moe, int64_t prompt_tokens,
+                              RouteTable* routes) {
+  int64_t changed = 0;
+  for (size_t index = 0; index < moe.size(); ++index) {
+    const std::string stem = fmt::format("{}.router.{}.", label, index);
+    if (const Floats* gaps = expected.floats(stem + "gap")) {
+      const auto first = prompt_tokens - static_cast<int64_t>(gaps->values.size());
+      for (size_t i = 0; i < gaps->values.size(); ++i) {
+        routes->lower_gap(moe[index], first + static_cast<int64_t>(i), gaps->values[i]);
+      }
+    }
+    const Ints* chosen = expected.ints(stem + "experts");
+    if (chosen == nullptr || chosen->shape.size() != 2) continue;
+    const int64_t width = chosen->shape[1];
+    for (int64_t i = 0; i < chosen->shape[0]; ++i) {
+      const int64_t position = prompt_tokens - chosen->shape[0] + i;
+      const RouteChoice* own = routes->find(moe[index], position);
+      const auto begin = chosen->values.begin() + i * width;
+      std::vector<int32_t> theirs(begin, begin + width);
+      if (own == nullptr || own->gap >= kNearTie || own->experts == theirs) continue;
+      routes->replace_experts(moe[index], position, std::move(theirs));
+      ++changed;
+    }
+  }
+  return changed;
+}
+
+void check_label(const ExpectedTensors& expected, const std::string& label, const ModelSpec& spec,
+                 const SequenceTrace& trace, VerifyReport* report) {
+  LabelChecker(expected, label, spec, trace, report).run();
+}
+
+void add_fast_label(const ExpectedTensors& expected, const std::string& label,
+                    const SequenceTrace& trace, FastTotals* totals) {
+  const std::vector<int32_t>& ids = expected.ints(label + ".ids")->values;
+  const auto prompt = static_cast<int64_t>(ids.size());
+  const auto add_loss = [&](int64_t row, double wanted) {
+    totals->expected_loss += wanted;
+    totals->loss += token_loss(trace.row(trace.logits, row), ids[static_cast<size_t>(row) + 1]);
+    ++totals->losses;
+  };
+  const auto add_row = [&](std::span<const float> logits, int32_t wanted) {
+    ++totals->rows;
+    totals->rows_equal += argmax(logits) == wanted ? 1 : 0;
+  };
+  const Floats* logits = expected.floats(label + ".logits");
+  if (logits != nullptr && logits->shape.size() == 2) {
+    for (int64_t i = 0; i < logits->shape[0]; ++i) {
+      const int64_t row = prompt - logits->shape[0] + i;
+      if (row + 1 >= prompt) continue;
+      const auto wanted =
+          std::span<const float>(logits->values)
+              .subspan(static_cast<size_t>(i * trace.vocab), static_cast<size_t>(trace.vocab));
+      add_loss(row, token_loss(wanted, ids[static_cast<size_t>(row) + 1]));
+    }
+  }
+  if (const Floats* losses = expected.floats(label + ".nll")) {
+    for (size_t i = 0; i < losses->values.size(); ++i) {
+      add_loss(static_cast<int64_t>(i), losses->values[i]);
+    }
+  }
+  if (const Ints* best = expected.ints(label + ".argmax")) {
+    for (size_t i = 0; i < best->values.size(); ++i) {
+      add_row(trace.row(trace.logits, static_cast<int64_t>(i)), best->values[i]);
+    }
+  }
+  if (const Ints* greedy = expected.ints(label + ".greedy")) {
+    for (size_t i = 0; i < greedy->values.size(); ++i) {
+      add_row(trace.row(trace.decode_logits, static_cast<int64_t>(i)), greedy->values[i]);
+    }
+  }
+}
+
+}  // namespace motley

@@ -1,0 +1,70 @@
+// Expert choices by (layer, position): recorded from one run, forced upon another.
+//
+// A choice whose deciding gap is below kNearTie could fall either way in float32, and later rows
+// depend on it; verification forces such rows to the reference's choice and counts them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "model/observer.h"
+
+namespace motley {
+
+inline constexpr double kNearTie = 1e-5;  // in routing probability
+
+struct RouteChoice {
+  std::vector<int32_t> experts;  // ascending
+  double gap = 0;                // last chosen minus first left out
+};
+
+class RouteTable {
+ public:
+  using Key = std::pair<int, int64_t>;  // layer, global position
+
+  void set(int layer, int64_t position, RouteChoice choice);
+  void replace_experts(int layer, int64_t position, std::vector<int32_t> experts);
+  // The gap becomes the smaller of its own and `gap`.
+  void lower_gap(int layer, int64_t position, double gap);
+  const RouteChoice* find(int layer, int64_t position) const;
+  int64_t near_ties() const;
+  int64_t size() const { return static_cast<int64_t>(choices_.size()); }
+
+ private:
+  std::map<Key, RouteChoice> choices_;
+};
+
+// Global position of each row of the batch.
+std::vector<int64_t> row_positions(const Batch& batch);
+
+// Records the choices of a run, with gaps computed in float64 from its router logits.
+class RouteRecorder : public StepObserver {
+ public:
+  bool wants_activations() const override { return true; }
+  ConstTensorView router_logits(int layer, const Batch& batch,
+                                const ConstTensorView& logits) override;
+  void routing(int layer, const Batch& batch, const Routing& routing) override;
+  RouteTable& table() { return table_; }
+
+ private:
+  RouteTable table_;
+  std::vector<std::vector<double>> probabilities_;  // of the layer now being routed
+};
+
+// Forces the choices of a table: those of near ties, or all of them.
+class RouteForcer : public StepObserver {
+ public:
+  enum class Scope { kNearTies, kAll };
+  RouteForcer(const RouteTable& table, Scope scope) : table_(table), scope_(scope) {}
+  bool wants_activations() const override { return true; }
+  ConstTensorView router_logits(int layer, const Batch& batch,
+                                const ConstTensorView& logits) override;
+
+ private:
+  const RouteTable& table_;
+  Scope scope_;
+  std::vector<int32_t> forced_;
+};
+
+}  // namespace motley

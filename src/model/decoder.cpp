@@ -1,0 +1,73 @@
+#include "model/decoder.h"
+
+namespace motley {
+
+Decoder::Decoder(const ModelSpec& spec, const LoadedWeights& weights, ExpertStore& store,
+                 DeltaForm prefill_form)
+    : hidden_size_(spec.hidden_size),
+      embedding_(weights.matrix(spec.embedding)),
+      final_norm_(spec.final_norm, weights),
+      head_(weights.matrix(spec.head)) {
+  int index = 0;
+  layers_.reserve(spec.layers.size());
+  for (const LayerSpec& layer : spec.layers) {
+    layers_.emplace_back(layer, weights, store, index++, StateKind::kPagedKv, prefill_form);
+  }
+  for (const DraftSpec& draft : spec.drafts) drafts_.emplace_back(draft, weights, store, index++);
+}
+
+void Decoder::embed(StepContext& context, std::span<const int32_t> tokens,
+                    const TensorView& hidden) const {
+  context.ops.linear.embed(context.stream, embedding_, tokens, hidden);
+}
+
+Status Decoder::run_layer(int layer, StepContext& context, const Batch& batch,
+                          const TensorView& hidden, StepObserver& observer) const {
+  return layers_[static_cast<size_t>(layer)].run(context, batch, hidden, observer);
+}
+
+Status Decoder::run_layers(StepContext& context, const Batch& batch, const TensorView& hidden,
+                           StepObserver& observer) const {
+  for (int layer = 0; layer < layers(); ++layer) {
+    MOTLEY_RETURN_IF_ERROR(run_layer(layer, context, batch, hidden, observer));
+  }
+  for (const BatchSegment& segment : batch.segments) {
+    segment.state->set_length(segment.rows.first_position.value + segment.rows.rows);
+  }
+  return Status::ok();
+}
+
+PostNormHidden Decoder::final_norm(StepContext& context, PreNormHidden hidden,
+                                   const TensorView& y) const {
+  final_norm_.apply(context, hidden.values, y);
+  return {y};
+}
+
+void Decoder::logits(StepContext& context, PostNormHidden hidden, RowCounts counts,
+                     const TensorView& logits) const {
+  const LinearTarget target{head_, logits};
+  context.ops.linear.linear(context.stream, hidden.values, counts, std::span(&target, 1));
+}
+
+Status Decoder::run_draft(int index, StepContext& context, const Batch& next_tokens,
+                          PostNormHidden hidden, PostNormHidden out, StepObserver& observer) const {
+  const Arena::Scope scope(context.stream.scratch());
+  const TensorView embedding = context.scratch({next_tokens.rows(), hidden_size_});
+  embed(context, next_tokens.tokens, embedding);
+  return drafts_[static_cast<size_t>(index)].run(context, next_tokens, embedding, hidden, out,
+                                                 observer);
+}
+
+std::vector<std::vector<ExpertWeights>> model_experts(const ModelSpec& spec,
+                                                      const LoadedWeights& weights) {
+  std::vector<std::vector<ExpertWeights>> layers;
+  const auto add = [&](const LayerSpec& layer) {
+    const auto* moe = std::get_if<MoeSpec>(&layer.feed_forward);
+    layers.push_back(moe != nullptr ? layer_experts(*moe, weights) : std::vector<ExpertWeights>{});
+  };
+  for (const LayerSpec& layer : spec.layers) add(layer);
+  for (const DraftSpec& draft : spec.drafts) add(draft.layer);
+  return layers;
+}
+
+}  // namespace motley

@@ -1,0 +1,46 @@
+// One transformer layer: norm, mixer, residual, norm, feed-forward, residual.
+#pragma once
+
+#include <variant>
+
+#include "model/blocks/dense_mlp.h"
+#include "model/blocks/gated_attention.h"
+#include "model/blocks/gated_delta.h"
+#include "model/blocks/moe.h"
+
+namespace motley {
+
+// A norm's weight together with its parameters.
+struct BoundNorm {
+  ConstTensorView weight;
+  RmsNormParams params;
+
+  BoundNorm(const NormSpec& spec, const LoadedWeights& weights);
+  void apply(StepContext& context, const ConstTensorView& x, const TensorView& y) const;
+};
+
+class Layer {
+ public:
+  // `index` is the layer's number in the state layout and the expert store.
+  Layer(const LayerSpec& spec, const LoadedWeights& weights, ExpertStore& store, int index,
+        StateKind kv_kind, DeltaForm prefill_form);
+
+  // hidden [rows, hidden_size] is updated in place; state advances by the batch's rows.
+  Status run(StepContext& context, const Batch& batch, const TensorView& hidden,
+             StepObserver& observer) const;
+
+ private:
+  using Mixer = std::variant<GatedDeltaBlock, GatedAttentionBlock>;
+  using FeedForward = std::variant<MoeBlock, DenseMlpBlock>;
+
+  void report_state(const Batch& batch, StepObserver& observer) const;
+
+  int index_;
+  StateKind kv_kind_;
+  BoundNorm mixer_norm_;
+  Mixer mixer_;
+  BoundNorm feed_forward_norm_;
+  FeedForward feed_forward_;
+};
+
+}  // namespace motley
