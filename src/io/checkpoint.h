@@ -1,0 +1,65 @@
+// The tensors of a model directory: one safetensors file, or shards with an index.
+//
+// Opening maps every shard and checks its header; afterwards each tensor's bytes are a span of the
+// mapping. The index and the shard headers must agree exactly: every tensor of the index is in
+// the shard it names, no shard holds another one, no tensor is in two shards.
+// Ownership: the mappings; spans die with the Checkpoint, and stay valid when it moves.
+// Thread rule: immutable after open(). Errors name the file and the tensor.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/context.h"
+#include "base/status.h"
+#include "io/file.h"
+#include "io/mapped_file.h"
+#include "spec/tensor_catalog.h"
+
+namespace motley {
+
+// model.safetensors.index.json: the shard of each tensor, in order of names.
+struct SafetensorsIndex {
+  std::vector<std::pair<std::string, std::string>> shard_of_tensor;
+};
+Result<SafetensorsIndex> parse_safetensors_index(std::string_view json);
+
+struct CheckpointTensor {
+  std::string name;
+  CatalogEntry entry;
+  std::span<const std::byte> bytes;
+  size_t shard = 0;
+};
+
+class Checkpoint final : public TensorCatalog {
+ public:
+  static Result<Checkpoint> open(Context& context, const std::string& path);
+
+  const CatalogEntry* find(std::string_view name) const override;
+  // nullptr when there is no such tensor.
+  const CheckpointTensor* find_tensor(std::string_view name) const;
+  // Sorted by name.
+  const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
+  const ModelDirectory& directory() const { return directory_; }
+  const MappedFile& shard(const CheckpointTensor& tensor) const { return shards_[tensor.shard]; }
+  size_t shard_count() const { return shards_.size(); }
+  int64_t data_bytes() const;  // of all tensors
+  // kCorrupt when a shard changed since it was opened.
+  Status check_unchanged() const;
+
+ private:
+  explicit Checkpoint(ModelDirectory directory) : directory_(std::move(directory)) {}
+  Status add_shard(Context& context, const std::string& name);
+  Status sort_and_check_unique();
+  Status check_against(const SafetensorsIndex& index) const;
+
+  ModelDirectory directory_;
+  std::vector<MappedFile> shards_;
+  std::vector<CheckpointTensor> tensors_;
+};
+
+}  // namespace motley
