@@ -42,7 +42,9 @@ Engine::Engine(Context& context, EngineOptions options, std::shared_ptr<const Lo
       options_(std::move(options)),
       model_(std::move(model)),
       ops_(std::move(ops)),
-      topology_(Topology::single(ops_.name)) {}
+      topology_(Topology::single(ops_.name)) {
+  if (options_.collective != nullptr) collective_ = options_.collective;
+}
 
 Result<std::unique_ptr<Engine>> Engine::load(Context& context, EngineOptions options) {
   // The op table comes first: an unknown instruction set is refused before 20 GB are read.

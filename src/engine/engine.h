@@ -19,6 +19,7 @@
 #include "ops/op_table.h"
 #include "spec/state_layout.h"
 #include "state/page_pool.h"
+#include "topology/collective.h"
 #include "topology/topology.h"
 
 namespace motley {
@@ -35,6 +36,7 @@ struct EngineOptions {
   int expert_wave_slots = 0;            // bound on experts per wave; 0: none
   bool drafts = false;                  // keep state for the draft layers
   bool populate = true;                 // touch all weights while loading
+  Collective* collective = nullptr;     // of the ranks that share the model; null: one rank
   std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
 };
 
@@ -56,6 +58,7 @@ class Engine {
   const StateLayout& layout() const { return layout_; }
   const Decoder& decoder() const { return *decoder_; }
   PagePool& pool() { return *pool_; }
+  Collective& collective() { return *collective_; }
   int64_t context_length() const { return context_length_; }
   // "exact on cpu/avx512".
   std::string numerics_name() const;
@@ -74,6 +77,8 @@ class Engine {
   Topology topology_;
   StateLayout layout_;
   int64_t context_length_ = 0;
+  SingleCollective single_;
+  Collective* collective_ = &single_;
   std::unique_ptr<ExpertStore> experts_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<PagePool> pool_;

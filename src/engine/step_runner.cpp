@@ -8,7 +8,7 @@ namespace motley {
 StepRunner::StepRunner(Engine& engine)
     : engine_(engine),
       stream_(engine.context()),
-      step_{engine.ops(), stream_, engine.topology(), collective_} {}
+      step_{engine.ops(), stream_, engine.topology(), engine.collective()} {}
 
 Status StepRunner::run(Batch& batch, std::span<const int32_t> logit_rows, StepObserver& observer,
                        std::vector<float>* logits) {

@@ -39,7 +39,6 @@ class StepRunner {
 
   Engine& engine_;
   HostStream stream_;
-  SingleCollective collective_;
   StepContext step_;
   bool keep_hidden_ = false;
   std::vector<std::byte> hidden_;

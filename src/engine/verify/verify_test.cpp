@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include "engine/engine_test_util.h"
+#include "engine/verify/label_check.h"
+#include "engine/verify/verify_expected.h"
+#include "engine/verify/verify_layers.h"
+
+namespace motley {
+namespace {
+
+std::string expected_file() {
+  return tiny_fixture() + "/expected.safetensors";
+}
+
+EngineOptions exact_with_drafts() {
+  EngineOptions options;
+  options.profile = NumericProfile::kExact;
+  options.drafts = true;
+  return options;
+}
+
+TEST(VerifyExpected, EveryTensorOfTheFixtureIsReproduced) {
+  OwnedContext context({.threads = 2, .pin = false});
+  const std::unique_ptr<Engine> engine = load_tiny(context, exact_with_drafts());
+  const ExpectedTensors expected = ExpectedTensors::open(context.get(), expected_file()).value();
+  const Result<VerifyReport> report = verify_expected(*engine, expected, {});
+  ASSERT_TRUE(report.is_ok()) << report.status().message();
+  EXPECT_TRUE(report->passed()) << report->table();
+  // Every tensor but ids and margins has a row, and the fast pass has two.
+  size_t wanted = 2;
+  for (const std::string& name : expected.names()) {
+    if (!name.ends_with(".ids") && !name.ends_with("_margin")) ++wanted;
+  }
+  EXPECT_EQ(report->rows.size(), wanted);
+}
+
+TEST(VerifyExpected, AWrongModelIsFound) {
+  OwnedContext context({.threads = 2, .pin = false});
+  const std::unique_ptr<Engine> engine = load_tiny(context, exact_with_drafts());
+  const ExpectedTensors expected = ExpectedTensors::open(context.get(), expected_file()).value();
+  TraceRequest request = request_for(expected, "short", 512);
+  request.prompt[4] ^= 1;
+  const SequenceTrace trace = trace_sequence(*engine, request).value();
+  VerifyReport report;
+  check_label(expected, "short", engine->spec(), trace, &report);
+  EXPECT_FALSE(report.passed());
+  EXPECT_NE(report.table().find("first off: short."), std::string::npos);
+}
+
+TEST(VerifyExpected, HostileExpectationsAreRefusedByName) {
+  OwnedContext context({.threads = 1});
+  EXPECT_NE(ExpectedTensors::open(context.get(), "/nowhere").status().message().find("/nowhere"),
+            std::string::npos);
+  const std::string weights = tiny_fixture() + "/model.safetensors";
+  const Status status = ExpectedTensors::open(context.get(), weights).status();
+  EXPECT_NE(status.message().find("BF16"), std::string::npos) << status.message();
+}
+
+TEST(VerifyLayers, BothProfilesStayNearTheReference) {
+  OwnedContext context({.threads = 2, .pin = false});
+  for (const NumericProfile profile : {NumericProfile::kExact, NumericProfile::kFast}) {
+    EngineOptions options;
+    options.profile = profile;
+    const std::unique_ptr<Engine> engine = load_tiny(context, options);
+    const Result<LayerReport> report = verify_layers(*engine, {.prefill_tokens = 70});
+    ASSERT_TRUE(report.is_ok()) << report.status().message();
+    EXPECT_TRUE(report->passed()) << report->table();
+    EXPECT_EQ(report->layers.size(), 2u * (8 + 1));
+  }
+}
+
+TEST(VerifyReport, TooManyExcusesFail) {
+  VerifyReport report;
+  report.routed_rows = 1000;
+  report.excused_rows = 5;
+  EXPECT_TRUE(report.passed());
+  report.excused_rows = 6;
+  EXPECT_FALSE(report.passed());
+}
+
+}  // namespace
+}  // namespace motley
