@@ -1,0 +1,175 @@
+#include "ops/cpu/activation_packs.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace motley {
+namespace {
+
+// Below this many elements a parallel region costs more than it saves.
+constexpr int64_t kParallelElements = 16384;
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+bool serves(const PackedLayout& layout, const MlxAffineFormat& format) {
+  return layout.group_size == format.group_size && layout.nibble_order == (format.bits == 4);
+}
+
+ScalarFormat scalar_format(const WeightMatrix& weights) {
+  switch (weights.format) {
+    case WeightFormat::kF32:
+      return ScalarFormat::kF32;
+    case WeightFormat::kF16:
+      return ScalarFormat::kF16;
+    case WeightFormat::kBf16:
+      return ScalarFormat::kBf16;
+    case WeightFormat::kMlxAffine:
+      break;
+  }
+  return weights.scale_dtype == DType::kF32   ? ScalarFormat::kF32
+         : weights.scale_dtype == DType::kF16 ? ScalarFormat::kF16
+                                              : ScalarFormat::kBf16;
+}
+
+const uint8_t* plane_bytes(const WeightPlane& plane) {
+  return reinterpret_cast<const uint8_t*>(plane.data);
+}
+
+// The bytes of a row that no group covers: the last block's tail and the padding of the scales.
+void clear_padding(const PackedLayout& layout, std::byte* row) {
+  const int64_t block_bytes = kPackedBlock * layout.limbs;
+  if (layout.cols % kPackedBlock != 0) {
+    std::memset(row + (layout.blocks - 1) * block_bytes, 0, static_cast<size_t>(block_bytes));
+  }
+  std::memset(row + layout.scales_offset, 0,
+              static_cast<size_t>(layout.row_bytes - layout.scales_offset));
+}
+
+}  // namespace
+
+PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limbs) {
+  MOTLEY_CHECK(format.is_valid() && cols > 0 && cols % format.group_size == 0,
+               "columns must be whole groups");
+  PackedLayout layout;
+  layout.cols = cols;
+  layout.groups = cols / format.group_size;
+  layout.blocks = round_up(cols, kPackedBlock) / kPackedBlock;
+  layout.group_size = format.group_size;
+  layout.limbs = limbs;
+  layout.nibble_order = format.bits == 4;
+  const int64_t scale_bytes = round_up(layout.groups, kPackedLanes) * 4;
+  layout.scales_offset = layout.blocks * kPackedBlock * limbs;
+  layout.sums_offset = layout.scales_offset + scale_bytes;
+  layout.row_bytes = layout.sums_offset + scale_bytes;
+  return layout;
+}
+
+const ActivationPacks::Pack& ActivationPacks::find(const WeightMatrix& weights) const {
+  for (int i = 0; i < pack_count_; ++i) {
+    if (serves(packs_[static_cast<size_t>(i)].layout, weights.affine)) {
+      return packs_[static_cast<size_t>(i)];
+    }
+  }
+  MOTLEY_CHECK(false, "weights were not announced by require()");
+  return packs_[0];
+}
+
+void ActivationPacks::require(Stream& stream, const WeightMatrix& weights) {
+  MOTLEY_CHECK(weights.cols == cols_, "weights and x disagree on in_features");
+  if (weights.format != WeightFormat::kMlxAffine) return;
+  for (int i = 0; i < pack_count_; ++i) {
+    if (serves(packs_[static_cast<size_t>(i)].layout, weights.affine)) return;
+  }
+  const PackedLayout layout = packed_layout(weights.affine, cols_, limbs_);
+  auto* base = static_cast<std::byte*>(
+      stream.scratch().allocate_bytes(static_cast<size_t>(layout.row_bytes * count())));
+  std::byte** rows = stream.scratch().allocate<std::byte*>(count());
+  for (int64_t row = 0; row < count(); ++row) rows[row] = base + row * layout.row_bytes;
+  packs_[static_cast<size_t>(pack_count_++)] = {layout, {rows, float_rows_.size()}};
+}
+
+void ActivationPacks::pack(const LinearKernels& kernels, Stream& stream) {
+  for (int i = 0; i < pack_count_; ++i) {
+    const Pack& pack = packs_[static_cast<size_t>(i)];
+    const auto pack_rows = [&](int /*worker*/, int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        std::byte* out = pack.rows[static_cast<size_t>(row)];
+        clear_padding(pack.layout, out);
+        kernels.pack_groups(pack.layout, float_rows_[static_cast<size_t>(row)], 0,
+                            pack.layout.groups, out);
+      }
+    };
+    if (count() * cols_ < kParallelElements) {
+      pack_rows(0, 0, count());
+    } else {
+      stream.threads().parallel_for(count(), std::max<int64_t>(1, kParallelElements / 4 / cols_),
+                                    pack_rows);
+    }
+  }
+}
+
+void ActivationPacks::clear() {
+  for (int i = 0; i < pack_count_; ++i) {
+    const Pack& pack = packs_[static_cast<size_t>(i)];
+    for (std::byte* row : pack.rows) clear_padding(pack.layout, row);
+  }
+}
+
+ActivationPacks ActivationPacks::gather(Stream& stream, std::span<const int32_t> rows) const {
+  const auto new_count = static_cast<int64_t>(rows.size());
+  const float** floats = stream.scratch().allocate<const float*>(new_count);
+  for (size_t i = 0; i < rows.size(); ++i) floats[i] = float_rows_[static_cast<size_t>(rows[i])];
+  ActivationPacks result({floats, rows.size()}, cols_, limbs_);
+  result.pack_count_ = pack_count_;
+  for (size_t p = 0; p < static_cast<size_t>(pack_count_); ++p) {
+    std::byte** packed = stream.scratch().allocate<std::byte*>(new_count);
+    for (size_t i = 0; i < rows.size(); ++i) {
+      packed[i] = packs_[p].rows[static_cast<size_t>(rows[i])];
+    }
+    result.packs_[p] = {packs_[p].layout, {packed, rows.size()}};
+  }
+  return result;
+}
+
+ActivationPacks ActivationPacks::slice(int64_t first, int64_t count) const {
+  ActivationPacks result = *this;
+  const auto begin = static_cast<size_t>(first);
+  const auto size = static_cast<size_t>(count);
+  result.float_rows_ = float_rows_.subspan(begin, size);
+  for (size_t p = 0; p < static_cast<size_t>(pack_count_); ++p) {
+    result.packs_[p].rows = packs_[p].rows.subspan(begin, size);
+  }
+  return result;
+}
+
+void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
+                   const ActivationPacks& x, const ProductOutput& output, bool fast,
+                   std::byte* scratch) {
+  MOTLEY_CHECK(static_cast<int64_t>(output.y.size()) == x.count(), "one output row per input row");
+  if (weights.format != WeightFormat::kMlxAffine) {
+    const FloatRows rows{plane_bytes(weights.codes), weights.codes.row_bytes, weights.rows,
+                         weights.cols, scalar_format(weights)};
+    kernels.float_rows(rows, {x.float_rows().data(), output.y.data(), output.y_offset, x.count()},
+                       fast, scratch);
+    return;
+  }
+  AffineRows rows;
+  rows.codes = plane_bytes(weights.codes);
+  rows.scales = plane_bytes(weights.scales);
+  rows.biases = plane_bytes(weights.biases);
+  rows.codes_stride = weights.codes.row_bytes;
+  rows.scales_stride = weights.scales.row_bytes;
+  rows.biases_stride = weights.biases.row_bytes;
+  rows.rows = weights.rows;
+  rows.cols = weights.cols;
+  rows.bits = weights.affine.bits;
+  rows.group_size = weights.affine.group_size;
+  rows.scale_format = scalar_format(weights);
+  kernels.affine_rows(rows, x.layout(weights),
+                      {x.rows(weights).data(), output.y.data(), output.y_offset, x.count()},
+                      scratch);
+}
+
+}  // namespace motley

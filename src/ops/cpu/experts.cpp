@@ -1,0 +1,217 @@
+// Expert products in two parallel regions: gate and up with the activation between them, then down.
+// A piece of the first region covers whole groups of the hidden layer, so it quantises what it
+// computed and the second region finds its input ready.
+#include <algorithm>
+#include <memory>
+
+#include "ops/cpu/activation_packs.h"
+#include "ops/cpu/linear_ops.h"
+#include "ops/cpu/row_work.h"
+
+namespace motley {
+namespace {
+
+// Rows of one role, quantised once for all experts.
+struct RoleInput {
+  ActivationPacks x;
+  RoleArithmetic arithmetic;
+  int64_t first_row = 0;
+};
+
+// The pairs of one expert whose rows have one role.
+struct ExpertShare {
+  const ExpertWeights* weights = nullptr;
+  ActivationPacks x;
+  std::span<float* const> hidden_rows;
+  ActivationPacks hidden;
+  std::span<float* const> y;
+  bool fast = false;
+  int64_t hidden_end = 0;  // pieces of the first region up to and with this share
+  int64_t output_end = 0;  // pieces of the second
+};
+
+struct Call {
+  const LinearKernels& kernels;
+  Stream& stream;
+  int experts_per_token;
+  const TensorView& pair_out;
+};
+
+struct WorkerMemory {
+  std::byte* kernel_scratch;
+  float* up_tile;  // [pairs, kBlockRows]
+  float** up_rows;
+};
+
+RoleInput pack_role(const LinearKernels& kernels, RoleArithmetic arithmetic, Stream& stream,
+                    std::span<const float* const> rows, int64_t first_row, int64_t cols,
+                    std::span<const ExpertWork> work) {
+  ActivationPacks packs(rows, cols, arithmetic.limbs);
+  for (const ExpertWork& item : work) {
+    packs.require(stream, item.weights->gate);
+    packs.require(stream, item.weights->up);
+  }
+  packs.pack(kernels, stream);
+  return {packs, arithmetic, first_row};
+}
+
+void check_item(const ExpertWork& item, int64_t hidden_size, const TensorView& pair_out) {
+  const ExpertWeights& weights = *item.weights;
+  MOTLEY_CHECK(weights.gate.cols == hidden_size && weights.up.cols == hidden_size &&
+                   weights.up.rows == weights.gate.rows && weights.down.cols == weights.gate.rows &&
+                   weights.down.rows == pair_out.cols(),
+               "expert shapes disagree");
+}
+
+ExpertShare make_share(const Call& call, const ExpertWeights& weights, const RoleInput& role,
+                       std::span<const int32_t> pairs) {
+  Arena& arena = call.stream.scratch();
+  const size_t size = pairs.size();
+  const auto count = static_cast<int64_t>(size);
+  const int64_t intermediate = weights.down.cols;
+  auto* rows = arena.allocate<int32_t>(count);
+  auto* y = arena.allocate<float*>(count);
+  auto* hidden_rows = arena.allocate<float*>(count);
+  auto* hidden = arena.allocate<float>(count * intermediate);
+  for (int64_t i = 0; i < count; ++i) {
+    const int32_t pair = pairs[static_cast<size_t>(i)];
+    rows[i] = pair / call.experts_per_token - static_cast<int32_t>(role.first_row);
+    y[i] = call.pair_out.row<float>(pair);
+    hidden_rows[i] = hidden + i * intermediate;
+  }
+  ExpertShare share{&weights,
+                    role.x.gather(call.stream, {rows, size}),
+                    {hidden_rows, size},
+                    ActivationPacks({hidden_rows, size}, intermediate, role.arithmetic.limbs),
+                    {y, size},
+                    role.arithmetic.fast};
+  share.hidden.require(call.stream, weights.down);
+  share.hidden.clear();
+  return share;
+}
+
+// One share per expert and role that has pairs.
+std::span<ExpertShare> make_shares(const Call& call, std::span<const RoleInput> roles,
+                                   std::span<const ExpertWork> work) {
+  auto* shares =
+      call.stream.scratch().allocate<ExpertShare>(static_cast<int64_t>(work.size() * roles.size()));
+  size_t count = 0;
+  int64_t hidden_end = 0;
+  int64_t output_end = 0;
+  for (const ExpertWork& item : work) {
+    const auto first_prefill = static_cast<int32_t>(roles[1].first_row * call.experts_per_token);
+    const auto split =
+        std::lower_bound(item.pairs.begin(), item.pairs.end(), first_prefill) - item.pairs.begin();
+    for (const RoleInput& role : roles) {
+      const auto pairs = &role == roles.data() ? item.pairs.first(static_cast<size_t>(split))
+                                               : item.pairs.subspan(static_cast<size_t>(split));
+      if (pairs.empty()) continue;
+      ExpertShare* share =
+          std::construct_at(shares + count, make_share(call, *item.weights, role, pairs));
+      share->hidden_end = hidden_end += blocks_of(item.weights->gate.rows, kBlockRows);
+      share->output_end = output_end += blocks_of(item.weights->down.rows, kBlockRows);
+      ++count;
+    }
+  }
+  return {shares, count};
+}
+
+// The share that piece `piece` belongs to, and the first row of its block.
+struct Piece {
+  const ExpertShare* share;
+  int64_t begin;
+};
+Piece find_piece(std::span<const ExpertShare> shares, int64_t ExpertShare::* end, int64_t piece) {
+  const auto share = std::upper_bound(
+      shares.begin(), shares.end(), piece,
+      [end](int64_t value, const ExpertShare& candidate) { return value < candidate.*end; });
+  const int64_t first = share == shares.begin() ? 0 : *std::prev(share).*end;
+  return {&*share, (piece - first) * kBlockRows};
+}
+
+// hidden[begin, begin + kBlockRows) = silu(gate x) * (up x), also quantised for `down`.
+void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& memory) {
+  const ExpertShare& share = *piece.share;
+  const ExpertWeights& weights = *share.weights;
+  const int64_t count = std::min(kBlockRows, weights.gate.rows - piece.begin);
+  multiply_rows(call.kernels, weights.gate.slice_rows(piece.begin, count), share.x,
+                {share.hidden_rows, piece.begin}, share.fast, memory.kernel_scratch);
+  const auto pairs = share.hidden_rows.size();
+  multiply_rows(call.kernels, weights.up.slice_rows(piece.begin, count), share.x,
+                {{memory.up_rows, pairs}, 0}, share.fast, memory.kernel_scratch);
+  const bool quantise = weights.down.format == WeightFormat::kMlxAffine;
+  for (size_t i = 0; i < pairs; ++i) {
+    float* hidden = share.hidden_rows[i] + piece.begin;
+    call.kernels.silu_multiply(hidden, memory.up_rows[i], count);
+    if (!quantise) continue;
+    const int64_t group_size = weights.down.affine.group_size;
+    call.kernels.pack_groups(share.hidden.layout(weights.down), hidden, piece.begin / group_size,
+                             count / group_size, share.hidden.rows(weights.down)[i]);
+  }
+}
+
+void compute_output(const Call& call, const Piece& piece, const WorkerMemory& memory) {
+  const ExpertShare& share = *piece.share;
+  const WeightMatrix& down = share.weights->down;
+  const int64_t count = std::min(kBlockRows, down.rows - piece.begin);
+  multiply_rows(call.kernels, down.slice_rows(piece.begin, count), share.hidden,
+                {share.y, piece.begin}, share.fast, memory.kernel_scratch);
+}
+
+std::span<const WorkerMemory> worker_memory(const Call& call, std::span<const ExpertShare> shares) {
+  int64_t cols = 0;
+  int64_t pairs = 0;
+  for (const ExpertShare& share : shares) {
+    cols = std::max({cols, share.weights->gate.cols, share.weights->down.cols});
+    pairs = std::max(pairs, static_cast<int64_t>(share.y.size()));
+  }
+  const WorkerScratch scratch(call.stream, call.kernels, cols);
+  Arena& arena = call.stream.scratch();
+  const int workers = call.stream.threads().size();
+  auto* memory = arena.allocate<WorkerMemory>(workers);
+  for (int worker = 0; worker < workers; ++worker) {
+    auto* tile = arena.allocate<float>(pairs * kBlockRows);
+    auto* rows = arena.allocate<float*>(pairs);
+    for (int64_t i = 0; i < pairs; ++i) rows[i] = tile + i * kBlockRows;
+    memory[worker] = {scratch.of(worker), tile, rows};
+  }
+  return {memory, static_cast<size_t>(workers)};
+}
+
+}  // namespace
+
+void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmetic, Stream& stream,
+                 const ConstTensorView& x, RowCounts counts, int experts_per_token,
+                 std::span<const ExpertWork> work, const TensorView& pair_out) {
+  MOTLEY_CHECK(counts.total() == x.rows() && pair_out.rows() == x.rows() * experts_per_token,
+               "pair_out must have one row for every row and slot");
+  for (const ExpertWork& item : work) check_item(item, x.cols(), pair_out);
+  const Arena::Scope scope(stream.scratch());
+  const Call call{kernels, stream, experts_per_token, pair_out};
+  const auto rows = row_pointers(stream, x);
+  const auto decode = static_cast<size_t>(counts.decode);
+  const RoleInput roles[] = {
+      pack_role(kernels, arithmetic.decode, stream, rows.first(decode), 0, x.cols(), work),
+      pack_role(kernels, arithmetic.prefill, stream, rows.subspan(decode), counts.decode, x.cols(),
+                work)};
+  const std::span<ExpertShare> shares = make_shares(call, roles, work);
+  if (shares.empty()) return;
+  const auto memory = worker_memory(call, shares);
+  const auto memory_of = [&](int worker) -> const WorkerMemory& {
+    return memory[static_cast<size_t>(worker)];
+  };
+  stream.threads().parallel_for(
+      shares.back().hidden_end, 1, [&](int worker, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          compute_hidden(call, find_piece(shares, &ExpertShare::hidden_end, i), memory_of(worker));
+        }
+      });
+  stream.threads().parallel_for(
+      shares.back().output_end, 1, [&](int worker, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          compute_output(call, find_piece(shares, &ExpertShare::output_end, i), memory_of(worker));
+        }
+      });
+}
+
+}  // namespace motley

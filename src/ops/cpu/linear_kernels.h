@@ -1,0 +1,107 @@
+// The kernels behind the matrix products: one table per instruction set, plain data in and out.
+//
+// Arithmetic of MLX affine weights, the same on every instruction set and for any tiling
+// (docs/decisions/0010-integer-limbs.md). A group of a row of x becomes integers X with one power
+// of two: x ~ X * 2^-k, |X| < 2^(8 * limbs - 1). X is split into signed bytes (limbs), so the sum
+// over a group of code * X is an exact integer S. With s the group's scale, b its bias:
+//   lane[g % 16] = fma(float(S), s * 2^-k, lane[g % 16]);
+//   lane[g % 16] = fma(b, float(sum X) * 2^-k, lane[g % 16])      for ascending groups g
+//   y = ((0 + lane[0]) + lane[1]) + ... + lane[15]
+// float(S): one limb a0; two limbs 256 a1 + a0, an exact int32, rounded once; three limbs
+// fma(float(256 a2 + a1), 256, float(a0)). A group that holds NaN or infinity gets 2^-k = NaN.
+//
+// Float weights: lane[k % 16] = fma(w, x, lane[k % 16]) for ascending k, the lanes summed as above.
+//
+// Thread rule: kernels have no state; concurrent calls need different scratch and outputs.
+// Files of one instruction set include only this header and intrinsics (no inline functions that
+// another file could end up calling).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace motley {
+
+enum class ScalarFormat : uint8_t { kBf16, kF16, kF32 };
+
+// MLX affine weights, some rows of a matrix. Strides in bytes; no alignment.
+struct AffineRows {
+  const uint8_t* codes = nullptr;
+  const uint8_t* scales = nullptr;
+  const uint8_t* biases = nullptr;
+  int64_t codes_stride = 0;
+  int64_t scales_stride = 0;
+  int64_t biases_stride = 0;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int32_t bits = 4;
+  int32_t group_size = 64;
+  ScalarFormat scale_format = ScalarFormat::kBf16;
+};
+
+struct FloatRows {
+  const uint8_t* data = nullptr;
+  int64_t stride = 0;  // bytes
+  int64_t rows = 0;
+  int64_t cols = 0;
+  ScalarFormat format = ScalarFormat::kBf16;
+};
+
+// How a quantised row of x lies in memory.
+//   limbs:  for each block of 128 elements, for each limb (lowest first), 128 bytes: half 0 of 16
+//           lanes of 4 bytes, then half 1. Element e of the block belongs to lane e / 8. Its place
+//           r = e % 8: plain order half r / 4, byte r % 4; nibble order (4-bit codes) half r % 2,
+//           byte r / 2. Elements beyond cols are 0.
+//   scales: float 2^-k per group, sums: float(sum X) * 2^-k per group; padded with 0 to a multiple
+//           of 16 groups.
+struct PackedLayout {
+  int64_t cols = 0;
+  int64_t groups = 0;
+  int64_t blocks = 0;
+  int64_t scales_offset = 0;  // bytes from the start of the row
+  int64_t sums_offset = 0;
+  int64_t row_bytes = 0;  // a multiple of 64
+  int32_t group_size = 64;
+  int32_t limbs = 3;
+  bool nibble_order = true;
+};
+
+constexpr int64_t kPackedBlock = 128;
+constexpr int64_t kPackedLanes = 16;
+
+// Rows of x and of y by pointer, so that an expert's rows need no copy.
+struct PackedTokens {
+  const std::byte* const* x = nullptr;  // 64-byte aligned packed rows
+  float* const* y = nullptr;            // output n of token t goes to y[t][y_offset + n]
+  int64_t y_offset = 0;
+  int64_t count = 0;
+};
+struct FloatTokens {
+  const float* const* x = nullptr;
+  float* const* y = nullptr;
+  int64_t y_offset = 0;
+  int64_t count = 0;
+};
+
+struct LinearKernels {
+  // Quantises groups [first, first + count) of a row: x points to the first of them.
+  void (*pack_groups)(const PackedLayout& layout, const float* x, int64_t first, int64_t count,
+                      std::byte* row) = nullptr;
+  void (*affine_rows)(const AffineRows& weights, const PackedLayout& layout,
+                      const PackedTokens& tokens, std::byte* scratch) = nullptr;
+  // `fast` allows x to be rounded to bfloat16 where that is quicker.
+  void (*float_rows)(const FloatRows& weights, const FloatTokens& tokens, bool fast,
+                     std::byte* scratch) = nullptr;
+  // inout[i] = silu(inout[i]) * up[i].
+  void (*silu_multiply)(float* inout, const float* up, int64_t count) = nullptr;
+  // Bytes of 64-byte aligned scratch for weights of `cols` columns.
+  int64_t (*scratch_bytes)(int64_t cols) = nullptr;
+};
+
+LinearKernels linear_kernels_portable();
+LinearKernels linear_kernels_avx2();
+LinearKernels linear_kernels_avx512();
+LinearKernels linear_kernels_amx();
+LinearKernels linear_kernels_neon();
+
+}  // namespace motley
