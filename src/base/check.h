@@ -11,9 +11,9 @@ namespace motley {
 
 }  // namespace motley
 
-#define MOTLEY_CHECK(condition, message)                                   \
-  do {                                                                     \
-    if (!(condition)) [[unlikely]] {                                       \
-      ::motley::check_failed(__FILE__, __LINE__, #condition, (message));   \
-    }                                                                      \
+#define MOTLEY_CHECK(condition, message)                                 \
+  do {                                                                   \
+    if (!(condition)) [[unlikely]] {                                     \
+      ::motley::check_failed(__FILE__, __LINE__, #condition, (message)); \
+    }                                                                    \
   } while (false)

@@ -7,12 +7,14 @@
 
 #include "base/clock.h"
 #include "base/fault_points.h"
+#include "base/log.h"
 #include "base/thread_pool.h"
 
 namespace motley {
 
 struct Context {
   Clock& clock;
+  Logger& log;
   FaultPoints& faults;
   ThreadPool& threads;
 };
@@ -20,15 +22,17 @@ struct Context {
 // A context together with what it refers to, for programs and tests.
 class OwnedContext {
  public:
-  explicit OwnedContext(ThreadPoolOptions options = {}) : threads_(options) {}
+  explicit OwnedContext(ThreadPoolOptions options = {}, LogOptions log = {})
+      : log_(log), threads_(options) {}
   Context& get() { return context_; }
   FaultPoints& faults() { return faults_; }
 
  private:
   SteadyClock clock_;
+  Logger log_;
   FaultPoints faults_;
   ThreadPool threads_;
-  Context context_{clock_, faults_, threads_};
+  Context context_{clock_, log_, faults_, threads_};
 };
 
 }  // namespace motley

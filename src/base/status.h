@@ -66,7 +66,7 @@ Status cancelled(std::string message);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Result(Status status) : status_(std::move(status)) {  // NOLINT(google-explicit-constructor)
     MOTLEY_CHECK(!status_.is_ok(), "a Result without a value needs an error");
   }
@@ -102,10 +102,10 @@ class [[nodiscard]] Result {
 #define MOTLEY_CONCAT_INNER(a, b) a##b
 #define MOTLEY_CONCAT(a, b) MOTLEY_CONCAT_INNER(a, b)
 
-#define MOTLEY_RETURN_IF_ERROR(expression)                  \
-  do {                                                      \
-    ::motley::Status motley_status = (expression);          \
-    if (!motley_status.is_ok()) return motley_status;       \
+#define MOTLEY_RETURN_IF_ERROR(expression)            \
+  do {                                                \
+    ::motley::Status motley_status = (expression);    \
+    if (!motley_status.is_ok()) return motley_status; \
   } while (false)
 
 // MOTLEY_ASSIGN_OR_RETURN(auto file, open(path));
