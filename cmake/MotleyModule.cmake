@@ -4,6 +4,7 @@
 #   x.cpp            compiled into motley_NAME
 #   x_avx2.cpp ...   the same, with that instruction set's flags (see MOTLEY_ISA_FLAGS_*)
 #   x_test.cpp       linked into NAME_test, run by ctest (GoogleTest, RapidCheck)
+#   x_test_util.cpp  helpers for those tests
 #   x_fuzz.cpp       one libFuzzer program each (preset fuzz)
 set(MOTLEY_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(MOTLEY_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16
@@ -20,7 +21,7 @@ function(motley_module name)
   foreach(file IN LISTS all)
     if(file MATCHES "/ops/cuda/")
       continue()
-    elseif(file MATCHES "_test\\.cpp$")
+    elseif(file MATCHES "_test(_util)?\\.cpp$")
       motley_can_build_test("${file}" keep)
       if(keep)
         list(APPEND tests "${file}")

@@ -50,9 +50,9 @@ inline const std::vector<std::string_view> kTestLibraries = {"gtest/", "gmock/",
                                                              "benchmark/"};
 // System headers with a slash or an ending, free to use anywhere. The C++ library has neither.
 inline const std::vector<std::string_view> kSystemHeaders = {
-    "sys/",      "linux/",   "netinet/", "arpa/",     "fcntl.h",     "unistd.h",   "sched.h",
-    "pthread.h", "poll.h",   "signal.h", "termios.h", "immintrin.h", "arm_neon.h", "cpuid.h",
-    "cxxabi.h",  "dirent.h", "dlfcn.h",  "netdb.h",   "spawn.h",     "elf.h"};
+    "sys/",    "asm/",      "linux/",   "netinet/", "arpa/",     "fcntl.h",     "unistd.h",
+    "sched.h", "pthread.h", "poll.h",   "signal.h", "termios.h", "immintrin.h", "arm_neon.h",
+    "cpuid.h", "cxxabi.h",  "dirent.h", "dlfcn.h",  "netdb.h",   "spawn.h",     "elf.h"};
 
 // Files of library modules that may write to the standard streams themselves.
 inline const std::vector<std::string_view> kMayPrint = {"src/base/check.cpp", "src/base/log.cpp",

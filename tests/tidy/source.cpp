@@ -81,7 +81,8 @@ Source make_source(std::string path, std::string_view text) {
 
 bool is_test(const Source& source) {
   const std::string_view path = source.path;
-  return path.starts_with("tests/") || path.ends_with("_test.cpp") || path.ends_with("_fuzz.cpp");
+  return path.starts_with("tests/") || path.ends_with("_test.cpp") || path.ends_with("_fuzz.cpp") ||
+         path.find("_test_util.") != std::string_view::npos;
 }
 
 bool is_header(const Source& source) {

@@ -16,8 +16,8 @@ struct Source {
 
 Source make_source(std::string path, std::string_view text);
 
-bool is_test(const Source& source);           // x_test.cpp, x_fuzz.cpp, or anything below tests/
-bool is_header(const Source& source);         // .h or .cuh
+bool is_test(const Source& source);    // x_test.cpp, x_test_util.h, x_fuzz.cpp; all of tests/
+bool is_header(const Source& source);  // .h or .cuh
 std::string module_of(const Source& source);  // "" outside src/
 
 bool starts_with_any(std::string_view text, const std::vector<std::string_view>& prefixes);
