@@ -115,4 +115,14 @@ Status populate(Context& context, std::vector<std::span<const std::byte>> ranges
   return Status::ok();
 }
 
+void release_pages(const std::vector<std::span<const std::byte>>& ranges) {
+  for (const auto& range : ranges) {
+    const auto address = reinterpret_cast<uintptr_t>(range.data());
+    const uintptr_t begin = (address + kPage - 1) / kPage * kPage;
+    const uintptr_t end = (address + range.size()) / kPage * kPage;
+    // A hint: memory is used better without these pages, and nothing depends on it.
+    if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+}
+
 }  // namespace motley

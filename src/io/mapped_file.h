@@ -48,4 +48,7 @@ using ProgressCallback = std::function<void(int64_t done, int64_t total)>;
 Status populate(Context& context, std::vector<std::span<const std::byte>> ranges,
                 const ProgressCallback& progress);
 
+// Drops whole pages of the ranges from this process; reading them again brings them back.
+void release_pages(const std::vector<std::span<const std::byte>>& ranges);
+
 }  // namespace motley

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -30,7 +31,7 @@ enum class TensorRole : uint8_t {
 // Rows [row_begin, row_begin + row_count) of one module of the checkpoint. A module is a base name
 // to which ".weight" (and ".scales", ".biases") is added, unless `bare`: then the name itself is
 // the tensor. For kExperts, "{}" in the name stands for the expert id (one module per expert);
-// without it the module is stacked with the experts as leading dimension.
+// without it the module is stacked with the experts as leading dimension. kExperts has one piece.
 struct TensorPiece {
   std::string module;
   bool bare = false;
@@ -45,9 +46,12 @@ struct TensorSpec {
   // The rows of this tensor, in order. One piece covering a whole module is used in place.
   std::vector<TensorPiece> pieces;
   // Part of the model for the ledger: "embedding", "attention", "delta", "router", "experts",
-  // "shared expert", "norm", "head", "draft".
+  // "shared expert", "dense mlp", "norm", "head", "draft".
   std::string part;
 };
+
+// The reason of a SkippedTensor that is a copy of the embedding under a tied head's name.
+inline constexpr std::string_view kTiedReason = "tied to the embedding";
 
 // A tensor of the checkpoint that is left out on purpose.
 struct SkippedTensor {

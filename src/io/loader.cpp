@@ -1,0 +1,128 @@
+#include "io/loader.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "io/finite_scan.h"
+#include "io/module_table.h"
+#include "io/weight_assembler.h"
+#include "spec/family_registry.h"
+
+namespace motley {
+namespace {
+
+constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
+
+Result<ConfigJson> read_json(const ModelDirectory& directory, std::string_view name) {
+  MOTLEY_ASSIGN_OR_RETURN(const std::string text, directory.read_text(name, kMaxConfigBytes));
+  return ConfigJson::parse(text, fmt::format("{}/{}", directory.path(), name));
+}
+
+// Scales and biases of every quantised module: one NaN there spreads through a batch.
+Status scan_scales(Context& context, const Checkpoint& checkpoint, const ModuleTable& table) {
+  std::vector<const CheckpointTensor*> tensors;
+  for (const Module& module : table.modules()) {
+    if (!module.is_quantized()) continue;
+    tensors.insert(tensors.end(), module.tensors.begin() + 1, module.tensors.end());
+  }
+  const auto count = static_cast<int64_t>(tensors.size());
+  std::atomic<int64_t> first_bad{count};
+  context.threads.parallel_for(count, 1, [&](int, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const CheckpointTensor& tensor = *tensors[static_cast<size_t>(i)];
+      if (all_finite(tensor.bytes, tensor.entry.dtype)) continue;
+      int64_t seen = first_bad.load();
+      while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
+      }
+    }
+  });
+  if (first_bad.load() == count) return Status::ok();
+  const CheckpointTensor& bad = *tensors[static_cast<size_t>(first_bad.load())];
+  return corrupt(fmt::format("{}: tensor '{}' holds NaN or infinity",
+                             checkpoint.shard(bad).file().name(), bad.name));
+}
+
+}  // namespace
+
+const LoadedWeights::Slot& LoadedWeights::slot(TensorHandle handle, TensorRole role) const {
+  MOTLEY_CHECK(handle.is_set() && static_cast<size_t>(handle.index) < slots_.size(),
+               "no such tensor");
+  const Slot& result = slots_[static_cast<size_t>(handle.index)];
+  MOTLEY_CHECK(result.role == role, "tensor has another role");
+  return result;
+}
+
+const WeightMatrix& LoadedWeights::matrix(TensorHandle handle) const {
+  return slot(handle, TensorRole::kMatrix).matrices.front();
+}
+
+ConstTensorView LoadedWeights::vector(TensorHandle handle) const {
+  return slot(handle, TensorRole::kVector).values;
+}
+
+ConstTensorView LoadedWeights::convolution(TensorHandle handle) const {
+  return slot(handle, TensorRole::kConvolution).values;
+}
+
+const WeightMatrix& LoadedWeights::expert(TensorHandle handle, int expert) const {
+  const Slot& experts = slot(handle, TensorRole::kExperts);
+  MOTLEY_CHECK(expert >= 0 && static_cast<size_t>(expert) < experts.matrices.size(),
+               "no such expert");
+  return experts.matrices[static_cast<size_t>(expert)];
+}
+
+Result<OpenedModel> open_model(Context& context, const std::string& path) {
+  MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory,
+                          ModelDirectory::open(context.faults, path));
+  MOTLEY_ASSIGN_OR_RETURN(ConfigJson config, read_json(directory, "config.json"));
+  MOTLEY_ASSIGN_OR_RETURN(QuantizationConfig quantization, read_quantization_config(config));
+  GenerationConfig generation;
+  constexpr std::string_view kGeneration = "generation_config.json";
+  if (directory.contains(kGeneration)) {
+    MOTLEY_ASSIGN_OR_RETURN(const ConfigJson file, read_json(directory, kGeneration));
+    MOTLEY_ASSIGN_OR_RETURN(generation, read_generation_config(file));
+  }
+  MOTLEY_ASSIGN_OR_RETURN(Checkpoint checkpoint, Checkpoint::open(context, path));
+  Result<ModelSpec> spec = build_model_spec(config, checkpoint);
+  if (!spec.is_ok()) {
+    // Errors of config.json name it; those about tensors do not know the directory.
+    const bool named = spec.status().message().starts_with(path);
+    return named ? spec.status() : spec.status().with_context(path);
+  }
+  add_eos_tokens(generation.eos_tokens, &spec->eos_tokens);
+  return OpenedModel{std::move(config), std::move(*spec), std::move(quantization),
+                     std::move(generation), std::move(checkpoint)};
+}
+
+Result<Placement> place_model(const OpenedModel& model) {
+  MOTLEY_ASSIGN_OR_RETURN(const ModuleTable table,
+                          ModuleTable::create(model.checkpoint, model.spec, model.quantization));
+  return WeightAssembler(model.spec, table).plan();
+}
+
+Result<LoadedModel> load_model(Context& context, const std::string& path,
+                               const LoadOptions& options) {
+  MOTLEY_ASSIGN_OR_RETURN(OpenedModel model, open_model(context, path));
+  return load_model(context, std::move(model), options);
+}
+
+Result<LoadedModel> load_model(Context& context, OpenedModel model, const LoadOptions& options) {
+  MOTLEY_ASSIGN_OR_RETURN(const ModuleTable table,
+                          ModuleTable::create(model.checkpoint, model.spec, model.quantization));
+  WeightAssembler assembler(model.spec, table);
+  MOTLEY_ASSIGN_OR_RETURN(Placement placement, assembler.plan());
+  if (options.populate) {
+    MOTLEY_RETURN_IF_ERROR(populate(context, assembler.mapped_ranges(), options.progress));
+  }
+  MOTLEY_RETURN_IF_ERROR(scan_scales(context, model.checkpoint, table));
+  const std::vector<std::span<const std::byte>> copied = assembler.copied_ranges();
+  MOTLEY_ASSIGN_OR_RETURN(LoadedWeights weights,
+                          assembler.assemble(context, std::move(model.checkpoint)));
+  release_pages(copied);
+  MOTLEY_RETURN_IF_ERROR(weights.checkpoint().check_unchanged());
+  return LoadedModel{std::move(model.spec), std::move(weights), std::move(placement),
+                     std::move(model.quantization), std::move(model.generation)};
+}
+
+}  // namespace motley

@@ -1,0 +1,255 @@
+#include "io/weight_assembler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <cmath>
+#include <cstring>
+
+namespace motley {
+namespace {
+
+constexpr int64_t kCopyAlignment = 64;
+
+bool same_format(const WeightMatrix& a, const WeightMatrix& b) {
+  return a.format == b.format && a.affine == b.affine && a.scale_dtype == b.scale_dtype;
+}
+
+// True when the rows of `b` follow those of `a` in every plane.
+bool follows(const WeightMatrix& a, const WeightMatrix& b) {
+  return same_format(a, b) && a.codes.data + a.rows * a.codes.row_bytes == b.codes.data &&
+         (a.scales.data == nullptr ||
+          a.scales.data + a.rows * a.scales.row_bytes == b.scales.data) &&
+         (a.biases.data == nullptr || a.biases.data + a.rows * a.biases.row_bytes == b.biases.data);
+}
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
+}
+
+// Copies the rows of one plane and returns where they went; advances `out` past them, aligned.
+WeightPlane copy_plane(const std::vector<WeightMatrix>& sources, WeightPlane WeightMatrix::* plane,
+                       std::byte** out) {
+  const WeightPlane& first = sources.front().*plane;
+  if (first.data == nullptr) return first;
+  std::byte* const begin = *out;
+  std::byte* at = begin;
+  for (const WeightMatrix& source : sources) {
+    const auto bytes = static_cast<size_t>(source.rows * first.row_bytes);
+    std::memcpy(at, (source.*plane).data, bytes);
+    at += bytes;
+  }
+  *out = begin + aligned(at - begin);
+  return {begin, first.row_bytes};
+}
+
+WeightMatrix copy_matrix(const std::vector<WeightMatrix>& sources, std::byte* out) {
+  WeightMatrix result = sources.front();
+  result.rows = 0;
+  for (const WeightMatrix& source : sources) result.rows += source.rows;
+  result.codes = copy_plane(sources, &WeightMatrix::codes, &out);
+  result.scales = copy_plane(sources, &WeightMatrix::scales, &out);
+  result.biases = copy_plane(sources, &WeightMatrix::biases, &out);
+  return result;
+}
+
+int64_t copied_bytes(const std::vector<WeightMatrix>& sources) {
+  int64_t rows = 0;
+  for (const WeightMatrix& source : sources) rows += source.rows;
+  const WeightMatrix& first = sources.front();
+  return aligned(rows * first.codes.row_bytes) + aligned(rows * first.scales.row_bytes) +
+         aligned(rows * first.biases.row_bytes);
+}
+
+// Decodes to float32 and says whether all values are finite.
+bool convert_values(const WeightMatrix& source, float* out) {
+  for (int64_t row = 0; row < source.rows; ++row) decode_row(source, row, out + row * source.cols);
+  return std::all_of(out, out + source.rows * source.cols,
+                     [](float value) { return std::isfinite(value); });
+}
+
+bool is_values(TensorRole role) {
+  return role == TensorRole::kVector || role == TensorRole::kConvolution;
+}
+
+}  // namespace
+
+WeightAssembler::WeightAssembler(const ModelSpec& spec, const ModuleTable& table)
+    : spec_(spec), table_(table), slots_(spec.tensors.size()) {}
+
+Result<Placement> WeightAssembler::plan() {
+  Placement placement;
+  for (size_t i = 0; i < spec_.tensors.size(); ++i) {
+    MOTLEY_ASSIGN_OR_RETURN(PlacementRow row, plan_tensor(i));
+    placement.rows.push_back(std::move(row));
+  }
+  for (const ModuleTable::Skipped& skipped : table_.skipped()) {
+    const CheckpointTensor& tensor = *skipped.tensor;
+    int64_t elements = 1;
+    for (const int64_t dim : tensor.entry.shape) elements *= dim;
+    std::string format(dtype_name(tensor.entry.dtype));
+    std::transform(format.begin(), format.end(), format.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    placement.rows.push_back(
+        {.name = tensor.name,
+         .part = "skipped",
+         .format = std::move(format),
+         .elements = elements,
+         .file_bytes = static_cast<int64_t>(tensor.bytes.size()),
+         .where = skipped.reason == kTiedReason ? PlacementKind::kTied : PlacementKind::kSkipped,
+         .reason = std::string(skipped.reason)});
+  }
+  return placement;
+}
+
+Result<PlacementRow> WeightAssembler::plan_tensor(size_t index) {
+  const TensorSpec& tensor = spec_.tensors[index];
+  slots_[index].role = tensor.role;
+  PlacementRow row{.name = tensor.name, .part = tensor.part, .elements = tensor.shape.elements()};
+  if (tensor.role == TensorRole::kExperts) {
+    plan_experts(index, &row);
+  } else if (tensor.role == TensorRole::kMatrix) {
+    MOTLEY_RETURN_IF_ERROR(plan_matrix(index, &row));
+  } else {
+    plan_values(index, &row);
+  }
+  return row;
+}
+
+Status WeightAssembler::plan_matrix(size_t index, PlacementRow* row) {
+  const TensorSpec& tensor = spec_.tensors[index];
+  std::vector<WeightMatrix> sources;
+  for (const TensorPiece& piece : tensor.pieces) {
+    const WeightMatrix rows =
+        table_.module_of(piece, 0).matrix.slice_rows(piece.row_begin, piece.row_count);
+    row->file_bytes += rows.bytes();
+    if (!sources.empty() && !same_format(sources.front(), rows)) {
+      return unsupported(fmt::format("tensor '{}': '{}' and '{}' differ in format", tensor.name,
+                                     tensor.pieces.front().module, piece.module));
+    }
+    if (!sources.empty() && follows(sources.back(), rows)) {
+      sources.back().rows += rows.rows;
+    } else {
+      sources.push_back(rows);
+    }
+  }
+  row->format = format_name(sources.front());
+  row->memory_bytes = row->file_bytes;
+  if (sources.size() == 1) {
+    slots_[index].matrices = std::move(sources);
+    return Status::ok();
+  }
+  row->where = PlacementKind::kCopied;
+  const int64_t bytes = copied_bytes(sources);
+  copies_.push_back(
+      {.tensor = index, .sources = std::move(sources), .offset = reserve(bytes), .bytes = bytes});
+  return Status::ok();
+}
+
+void WeightAssembler::plan_experts(size_t index, PlacementRow* row) {
+  const TensorSpec& tensor = spec_.tensors[index];
+  const TensorPiece& piece = tensor.pieces.front();
+  std::vector<WeightMatrix>& matrices = slots_[index].matrices;
+  matrices.reserve(static_cast<size_t>(tensor.shape[0]));
+  for (int64_t expert = 0; expert < tensor.shape[0]; ++expert) {
+    const Module& module = table_.module_of(piece, expert);
+    const WeightMatrix whole = module.stacked ? module.expert(expert) : module.matrix;
+    matrices.push_back(whole.slice_rows(piece.row_begin, piece.row_count));
+    row->file_bytes += matrices.back().bytes();
+  }
+  row->memory_bytes = row->file_bytes;
+  const bool uniform =
+      std::all_of(matrices.begin(), matrices.end(),
+                  [&](const WeightMatrix& other) { return same_format(matrices.front(), other); });
+  row->format = uniform ? format_name(matrices.front()) : "mixed";
+}
+
+void WeightAssembler::plan_values(size_t index, PlacementRow* row) {
+  const TensorSpec& tensor = spec_.tensors[index];
+  MOTLEY_CHECK(tensor.pieces.size() == 1, "vectors and convolutions come in one piece");
+  const WeightMatrix& source = table_.module_of(tensor.pieces.front(), 0).matrix;
+  const int64_t bytes = tensor.shape.elements() * int64_t{sizeof(float)};
+  row->format = format_name(source);
+  row->file_bytes = source.bytes();
+  row->memory_bytes = bytes;
+  row->where = PlacementKind::kCopied;
+  copies_.push_back(
+      {.tensor = index, .sources = {source}, .offset = reserve(bytes), .bytes = bytes});
+}
+
+int64_t WeightAssembler::reserve(int64_t bytes) {
+  const int64_t offset = copy_bytes_;
+  copy_bytes_ += aligned(bytes);
+  return offset;
+}
+
+Result<LoadedWeights> WeightAssembler::assemble(Context& context, Checkpoint checkpoint) {
+  LoadedWeights weights(std::move(checkpoint));
+  MOTLEY_ASSIGN_OR_RETURN(weights.copies_,
+                          AlignedBuffer::allocate(static_cast<size_t>(copy_bytes_)));
+  weights.slots_ = std::move(slots_);
+  std::atomic<int64_t> first_bad{static_cast<int64_t>(spec_.tensors.size())};
+  const auto run = [&](const Copy& copy) {
+    const TensorSpec& tensor = spec_.tensors[copy.tensor];
+    LoadedWeights::Slot& slot = weights.slots_[copy.tensor];
+    std::byte* out = weights.copies_.data() + copy.offset;
+    if (!is_values(tensor.role)) {
+      slot.matrices = {copy_matrix(copy.sources, out)};
+      return;
+    }
+    auto* values = reinterpret_cast<float*>(out);
+    slot.values = view_of(static_cast<const float*>(values), tensor.shape);
+    if (convert_values(copy.sources.front(), values)) return;
+    // The first in order of the spec, so that the message does not depend on timing.
+    auto bad = static_cast<int64_t>(copy.tensor);
+    int64_t seen = first_bad.load();
+    while (bad < seen && !first_bad.compare_exchange_weak(seen, bad)) {
+    }
+  };
+  context.threads.parallel_for(static_cast<int64_t>(copies_.size()), 1,
+                               [&](int, int64_t begin, int64_t end) {
+                                 for (int64_t i = begin; i < end; ++i) {
+                                   run(copies_[static_cast<size_t>(i)]);
+                                 }
+                               });
+  const auto bad = static_cast<size_t>(first_bad.load());
+  if (bad < spec_.tensors.size()) {
+    return corrupt(fmt::format("{}: tensor '{}' holds NaN or infinity",
+                               weights.checkpoint().directory().path(),
+                               spec_.tensors[bad].pieces.front().module));
+  }
+  return weights;
+}
+
+std::vector<std::span<const std::byte>> WeightAssembler::mapped_ranges() const {
+  std::vector<bool> is_copied(table_.modules().size(), false);
+  for (const Copy& copy : copies_) {
+    for (const TensorPiece& piece : spec_.tensors[copy.tensor].pieces) {
+      is_copied[static_cast<size_t>(&table_.module_of(piece, 0) - table_.modules().data())] = true;
+    }
+  }
+  std::vector<std::span<const std::byte>> ranges;
+  for (size_t i = 0; i < is_copied.size(); ++i) {
+    if (is_copied[i]) continue;
+    for (const CheckpointTensor* tensor : table_.modules()[i].tensors)
+      ranges.push_back(tensor->bytes);
+  }
+  return ranges;
+}
+
+std::vector<std::span<const std::byte>> WeightAssembler::copied_ranges() const {
+  std::vector<std::span<const std::byte>> ranges;
+  for (const Copy& copy : copies_) {
+    if (is_values(spec_.tensors[copy.tensor].role)) continue;
+    for (const TensorPiece& piece : spec_.tensors[copy.tensor].pieces) {
+      for (const CheckpointTensor* tensor : table_.module_of(piece, 0).tensors) {
+        ranges.push_back(tensor->bytes);
+      }
+    }
+  }
+  return ranges;
+}
+
+}  // namespace motley

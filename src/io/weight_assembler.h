@@ -1,0 +1,52 @@
+// Turns bound modules into the weights of a ModelSpec: in place where rows are contiguous, copied
+// otherwise. Used by the loader; the steps are plan, assemble, release.
+// Thread rule: one thread calls; copying uses the context's threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/context.h"
+#include "base/status.h"
+#include "io/loader.h"
+#include "io/module_table.h"
+
+namespace motley {
+
+class WeightAssembler {
+ public:
+  // The table and the spec must outlive the assembler.
+  WeightAssembler(const ModelSpec& spec, const ModuleTable& table);
+
+  // The ledger: one row per tensor, then the skipped ones.
+  Result<Placement> plan();
+  // After plan(): fills slots and copies. `checkpoint` is the one the table views.
+  Result<LoadedWeights> assemble(Context& context, Checkpoint checkpoint);
+  // Bytes of the mapping that stay in use, and those that were only copied from.
+  std::vector<std::span<const std::byte>> mapped_ranges() const;
+  std::vector<std::span<const std::byte>> copied_ranges() const;
+
+ private:
+  // A tensor that gets memory of its own.
+  struct Copy {
+    size_t tensor = 0;
+    std::vector<WeightMatrix> sources;  // row ranges, in order
+    int64_t offset = 0;                 // into the copy buffer
+    int64_t bytes = 0;
+  };
+
+  Result<PlacementRow> plan_tensor(size_t index);
+  Status plan_matrix(size_t index, PlacementRow* row);
+  void plan_experts(size_t index, PlacementRow* row);
+  void plan_values(size_t index, PlacementRow* row);
+  int64_t reserve(int64_t bytes);
+
+  const ModelSpec& spec_;
+  const ModuleTable& table_;
+  std::vector<LoadedWeights::Slot> slots_;
+  std::vector<Copy> copies_;
+  int64_t copy_bytes_ = 0;
+};
+
+}  // namespace motley

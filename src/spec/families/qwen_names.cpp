@@ -1,0 +1,74 @@
+// Which prefix and which layout a checkpoint uses; declared in qwen_builder.h.
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+
+#include "spec/families/qwen_builder.h"
+
+namespace motley {
+namespace {
+
+struct Naming {
+  std::string_view prefix;
+  std::string_view head;
+  std::optional<QwenLayout> only;  // the layout in which this naming occurs
+};
+constexpr std::array kNamings = {
+    Naming{"model.language_model.", "lm_head", QwenLayout::kHuggingFace},
+    Naming{"language_model.model.", "language_model.lm_head", QwenLayout::kMlx},
+    Naming{"model.", "lm_head", std::nullopt},
+};
+
+// The layout of one convolution, or an error that names it.
+Result<QwenLayout> convolution_layout(const QwenConfig& config, const TensorCatalog& catalog,
+                                      const std::string& name) {
+  const CatalogEntry* entry = catalog.find(name);
+  if (entry == nullptr) return not_found(fmt::format("tensor '{}' is missing", name));
+  const int64_t channels = 2 * config.key_dim() + config.value_dim();
+  const int64_t kernel = config.conv_kernel;
+  if (entry->shape == std::vector<int64_t>{channels, 1, kernel}) return QwenLayout::kHuggingFace;
+  if (entry->shape == std::vector<int64_t>{channels, kernel, 1}) return QwenLayout::kMlx;
+  return corrupt(fmt::format("tensor '{}': shape [{}], config.json needs [{}, 1, {}]", name,
+                             fmt::join(entry->shape, ", "), channels, kernel));
+}
+
+std::string_view layout_name(QwenLayout layout) {
+  return layout == QwenLayout::kMlx ? "MLX" : "Hugging Face";
+}
+
+}  // namespace
+
+Result<QwenNames> find_qwen_names(const QwenConfig& config, const TensorCatalog& catalog) {
+  const Naming* naming = nullptr;
+  for (const Naming& candidate : kNamings) {
+    if (naming == nullptr &&
+        catalog.find(fmt::format("{}embed_tokens.weight", candidate.prefix)) != nullptr) {
+      naming = &candidate;
+    }
+  }
+  if (naming == nullptr) {
+    return not_found(fmt::format("tensor '{}embed_tokens.weight' is missing", kNamings[0].prefix));
+  }
+  std::optional<QwenLayout> layout;
+  for (size_t i = 0; i < config.is_full_attention.size(); ++i) {
+    if (config.is_full_attention[i]) continue;
+    const std::string name =
+        fmt::format("{}layers.{}.linear_attn.conv1d.weight", naming->prefix, i);
+    MOTLEY_ASSIGN_OR_RETURN(const QwenLayout found, convolution_layout(config, catalog, name));
+    const QwenLayout expected = layout.value_or(naming->only.value_or(found));
+    if (found != expected) {
+      return corrupt(fmt::format(
+          "tensor '{}' has the {} layout in a checkpoint that is {} otherwise; a mix is refused",
+          name, layout_name(found), layout_name(expected)));
+    }
+    layout = found;
+  }
+  if (!layout) {
+    return unsupported(
+        "a model without linear-attention layers: nothing tells the layout of norms");
+  }
+  return QwenNames{*layout, std::string(naming->prefix), std::string(naming->head)};
+}
+
+}  // namespace motley

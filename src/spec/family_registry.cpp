@@ -1,0 +1,44 @@
+#include "spec/family_registry.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "spec/families/families.h"
+
+namespace motley {
+namespace {
+
+struct Family {
+  std::string_view model_type;
+  Result<ModelSpec> (*build)(const ConfigJson&, const TensorCatalog&);
+};
+
+constexpr std::array kFamilies = {
+    Family{"qwen3_5_moe", build_qwen3_5_moe},
+    Family{"qwen3_5_moe_text", build_qwen3_5_moe},
+    Family{"qwen3_next", build_qwen3_next},
+};
+
+}  // namespace
+
+std::vector<std::string_view> known_model_types() {
+  std::vector<std::string_view> names;
+  for (const Family& family : kFamilies) names.push_back(family.model_type);
+  return names;
+}
+
+Result<ModelSpec> build_model_spec(const ConfigJson& config, const TensorCatalog& catalog) {
+  MOTLEY_ASSIGN_OR_RETURN(const std::string model_type, config.root().text("model_type"));
+  for (const Family& family : kFamilies) {
+    if (family.model_type != model_type) continue;
+    MOTLEY_ASSIGN_OR_RETURN(ModelSpec spec, family.build(config, catalog));
+    spec.family = model_type;
+    return spec;
+  }
+  return config.root().unsupported_value(
+      "model_type", fmt::format("unknown family {}; known are {}", json_quote(model_type),
+                                fmt::join(known_model_types(), ", ")));
+}
+
+}  // namespace motley

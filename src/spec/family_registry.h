@@ -1,0 +1,23 @@
+// From config.json and the names of the tensors to a ModelSpec, whatever the family.
+// Thread rule: plain functions.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/status.h"
+#include "spec/config_json.h"
+#include "spec/model_spec.h"
+#include "spec/tensor_catalog.h"
+
+namespace motley {
+
+// The `model_type`s that build_model_spec() knows.
+std::vector<std::string_view> known_model_types();
+
+// kUnsupported for an unknown family (the message lists the known ones) or an option of a family
+// that has no implementation; kInvalidArgument for values out of range; kNotFound when the
+// checkpoint lacks a tensor that decides the layout. Fills eos_tokens from config.json alone.
+Result<ModelSpec> build_model_spec(const ConfigJson& config, const TensorCatalog& catalog);
+
+}  // namespace motley
