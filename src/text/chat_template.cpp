@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "text/chat_template_context.h"
 #include "text/jinja_ast.h"
-#include "text/jinja_context.h"
 #include "text/jinja_eval.h"
 #include "text/jinja_parser.h"
 #include "text/jinja_runtime.h"

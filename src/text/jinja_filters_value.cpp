@@ -135,7 +135,9 @@ Value round(Runtime& runtime, const Value& self, CallArguments& arguments) {
   const double scale = std::pow(10.0, static_cast<double>(digits));
   const double scaled = self.as_double() * scale;
   if (!std::isfinite(scaled)) return runtime.fail("this number cannot be rounded");
-  return Value::real((method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
+  // Python rounds to an integer first, which has no negative zero.
+  const double rounded = (method == "ceil" ? std::ceil(scaled) : std::floor(scaled)) + 0.0;
+  return Value::real(rounded / scale);
 }
 
 bool read_separators(Runtime& runtime, const Value& value, JsonStyle& style) {

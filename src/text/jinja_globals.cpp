@@ -120,7 +120,9 @@ std::vector<std::pair<Value, Value>> gather_entries(Runtime& runtime, std::strin
   }
   if (!arguments.positional.empty()) {
     const Value& source = arguments.positional[0];
-    if (source.is_dict()) {
+    if (source.is_undefined()) {
+      runtime.fail(undefined_message(source));
+    } else if (source.is_dict()) {
       entries = source.as_dict().entries;
     } else {
       for (const Value& pair : iterate(runtime, source)) {

@@ -9,6 +9,10 @@ Value MacroObject::attribute(Runtime& runtime, std::string_view name) {
   return {};
 }
 
+std::string MacroObject::describe(Runtime& /*runtime*/) const {
+  return fmt::format("<Macro '{}'>", *declaration_.name);
+}
+
 bool MacroObject::bind(Runtime& runtime, CallArguments& arguments, Scope& scope) {
   const auto& parameters = declaration_.parameters;
   const std::size_t by_position = std::min(arguments.positional.size(), parameters.size());

@@ -15,6 +15,7 @@ class MacroObject : public Object {
   bool is_callable() const override { return true; }
   Value attribute(Runtime& runtime, std::string_view name) override;
   Value call(Runtime& runtime, CallArguments& arguments) override;
+  std::string describe(Runtime& runtime) const override;
 
  private:
   bool bind(Runtime& runtime, CallArguments& arguments, Scope& scope);

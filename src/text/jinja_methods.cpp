@@ -1,6 +1,7 @@
 // Methods of lists, dicts and numbers, and the binding of any method to its object.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 

@@ -145,9 +145,10 @@ class Parser : public ExpressionParser {
       Branch& branch = statement.branches.emplace_back();
       branch.condition = parse_tuple(false);
       branch.body = parse_body({"elif", "else", "endif"});
-      const std::string end = next().text;
-      if (end == "elif") continue;
-      if (end == "else") {
+      if (skip_name("elif")) continue;
+      const bool has_else = at_name("else");
+      next();
+      if (has_else) {
         Branch& otherwise = statement.branches.emplace_back();
         otherwise.body = parse_body({"endif"});
         next();
@@ -175,7 +176,9 @@ class Parser : public ExpressionParser {
     ++loop_depth_;
     statement.body = parse_body({"else", "endfor"});
     --loop_depth_;
-    if (next().text == "else") {
+    const bool has_else = at_name("else");
+    next();
+    if (has_else) {
       statement.otherwise = parse_body({"endfor"});
       next();
     }

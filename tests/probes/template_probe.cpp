@@ -26,7 +26,9 @@ std::tm fixed_time() {
   return now;
 }
 
-Json failure(const motley::Status& status) { return Json{{"error", status.message()}}; }
+Json failure(const motley::Status& status) {
+  return Json{{"error", status.message()}};
+}
 
 class Probe {
  public:

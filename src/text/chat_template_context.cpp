@@ -1,4 +1,4 @@
-#include "text/jinja_context.h"
+#include "text/chat_template_context.h"
 
 #include <fmt/format.h>
 
