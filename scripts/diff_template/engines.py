@@ -46,9 +46,11 @@ def raise_exception(message):
 class Jinja2Engine:
     name = "Jinja2 " + jinja2.__version__
 
-    def __init__(self):
+    def __init__(self, fold_constants=True):
+        # Folding gives some wrong constant expressions another meaning: `true[0:1]` becomes undefined.
         self.environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols])
+            trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols],
+            optimized=fold_constants)
         self.environment.filters["tojson"] = tojson
         self.environment.globals["raise_exception"] = raise_exception
         self.environment.globals["strftime_now"] = FIXED_TIME.strftime

@@ -118,6 +118,8 @@ std::vector<Keyed> with_keys(Runtime& runtime, const Value& self, const Attribut
 Value sort(Runtime& runtime, const Value& self, CallArguments& arguments) {
   const AttributePath path(runtime, argument(arguments, 2), true);
   auto keyed = with_keys(runtime, self, path, truthy(argument(arguments, 1)));
+  // Jinja2 wraps each key in a list, so equal keys need no order of their own.
+  for (Keyed& entry : keyed) entry.key = runtime.make_list({entry.key});
   sort_keyed(runtime, keyed, truthy(argument(arguments, 0)));
   std::vector<Value> sorted;
   for (const Keyed& entry : keyed) sorted.push_back(entry.item);

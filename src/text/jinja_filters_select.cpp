@@ -9,6 +9,11 @@
 namespace motley::jinja {
 namespace {
 
+// Anything that counts as false has no items here, even none and 0.
+std::vector<Value> items_of(Runtime& runtime, const Value& value) {
+  return truthy(value) ? iterate(runtime, value) : std::vector<Value>();
+}
+
 Value map_attribute(Runtime& runtime, const Value& self, const CallArguments& arguments) {
   Value attribute = Value::missing();
   Value otherwise = Value::missing();
@@ -23,7 +28,7 @@ Value map_attribute(Runtime& runtime, const Value& self, const CallArguments& ar
   }
   const AttributePath path(runtime, attribute);
   std::vector<Value> mapped;
-  for (const Value& item : iterate(runtime, self)) mapped.push_back(path.of(item, otherwise));
+  for (const Value& item : items_of(runtime, self)) mapped.push_back(path.of(item, otherwise));
   return runtime.make_list(std::move(mapped), ListFlavour::kIterator);
 }
 
@@ -36,7 +41,7 @@ Value map(Runtime& runtime, const Value& self, CallArguments& arguments) {
   }
   const std::string name = string_argument(runtime, arguments.positional[0], "");
   std::vector<Value> mapped;
-  for (const Value& item : iterate(runtime, self)) {
+  for (const Value& item : items_of(runtime, self)) {
     CallArguments call;
     call.positional.assign(arguments.positional.begin() + 1, arguments.positional.end());
     call.named = arguments.named;
@@ -57,7 +62,7 @@ Value filter_items(Runtime& runtime, const Value& self, const CallArguments& arg
   const std::string test =
       has_test ? string_argument(runtime, arguments.positional[skipped], "") : "";
   std::vector<Value> kept;
-  for (const Value& item : iterate(runtime, self)) {
+  for (const Value& item : items_of(runtime, self)) {
     const Value tested = path.of(item);
     bool passes = truthy(tested);
     if (has_test) {

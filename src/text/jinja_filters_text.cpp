@@ -131,10 +131,6 @@ Value indent(Runtime& runtime, const Value& self, CallArguments& arguments) {
 }
 
 Value truncate(Runtime& runtime, const Value& self, CallArguments& arguments) {
-  if (self.is_undefined()) return self;
-  if (!self.is_string()) {
-    return runtime.fail(fmt::format("filter 'truncate' needs a string, not a {}", type_name(self)));
-  }
   const std::int64_t length = integer_argument(runtime, argument(arguments, 0), 255);
   const bool kill_words = truthy(argument(arguments, 1));
   const std::string end = string_argument(runtime, argument(arguments, 2), "...");
@@ -144,9 +140,14 @@ Value truncate(Runtime& runtime, const Value& self, CallArguments& arguments) {
   if (length < end_length || leeway < 0) {
     return runtime.fail("filter 'truncate' needs a length of at least that of its end");
   }
-  const StringData& string = self.as_string();
-  const auto size = static_cast<std::int64_t>(string.code_points);
+  const auto measured = length_of(self);
+  if (!measured) return runtime.fail(fmt::format("a {} has no length", type_name(self)));
+  const std::int64_t size = *measured;
   if (size <= length || size - length <= leeway) return self;
+  if (!self.is_string()) {
+    return runtime.fail(fmt::format("filter 'truncate' needs a string, not a {}", type_name(self)));
+  }
+  const StringData& string = self.as_string();
   if (!runtime.step_bytes(string.text.size())) return {};
   const std::size_t cut =
       byte_offset(string.text, static_cast<std::size_t>(length - end_length), string.is_ascii());

@@ -45,6 +45,15 @@ Value remainder(Runtime& runtime, const Value& value, const Value& divisor) {
   return binary(runtime, Operator::kModulo, value, divisor);
 }
 
+// `value in names`, which Python refuses for what cannot be a key.
+bool is_name(Runtime& runtime, const Value& value, bool (*known)(std::string_view)) {
+  if (!is_hashable(value)) {
+    runtime.fail(fmt::format("a {} cannot be a name", type_name(value)));
+    return false;
+  }
+  return value.is_string() && known(value.text());
+}
+
 bool remainder_is(Runtime& runtime, const Value& value, const Value& divisor, std::int64_t wanted) {
   return equals(runtime, remainder(runtime, value, divisor), Value::integer(wanted));
 }
@@ -121,13 +130,11 @@ constexpr std::array<TestDefinition, 39> kTests = {{
        return is_same(r, v, a.positional[0]);
      }},
     {"filter", 0,
-     [](Runtime&, const Value& v, const CallArguments&) {
-       return v.is_string() && is_filter_name(v.text());
+     [](Runtime& r, const Value& v, const CallArguments&) {
+       return is_name(r, v, is_filter_name);
      }},
     {"test", 0,
-     [](Runtime&, const Value& v, const CallArguments&) {
-       return v.is_string() && is_test_name(v.text());
-     }},
+     [](Runtime& r, const Value& v, const CallArguments&) { return is_name(r, v, is_test_name); }},
     {"in", 1,
      [](Runtime& r, const Value& v, const CallArguments& a) {
        return contains(r, a.positional[0], v);
