@@ -7,8 +7,8 @@
 #   x_test_util.cpp  helpers for those tests
 #   x_fuzz.cpp       one libFuzzer program each (preset fuzz)
 set(MOTLEY_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
-set(MOTLEY_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni -mavx512bf16
-    -mfma -mf16c)
+set(MOTLEY_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vbmi -mavx512vnni
+    -mavx512bf16 -mfma -mf16c)
 set(MOTLEY_ISA_FLAGS_amx ${MOTLEY_ISA_FLAGS_avx512} -mamx-tile -mamx-int8 -mamx-bf16)
 set(MOTLEY_ISA_FLAGS_neon -march=armv8.2-a+dotprod+bf16)
 

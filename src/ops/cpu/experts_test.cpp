@@ -46,8 +46,8 @@ ExpertsCase random_case(TestRng& rng) {
   ExpertsCase test;
   const auto experts = static_cast<size_t>(uniform(rng, 1, 7));
   test.experts_per_token = static_cast<int>(uniform(rng, 1, static_cast<int64_t>(experts)));
-  test.hidden_size = 128 * uniform(rng, 1, 4);
-  test.intermediate = 128 * uniform(rng, 1, 3);
+  test.hidden_size = 128 * uniform(rng, 1, 3);
+  test.intermediate = 128 * uniform(rng, 1, 2);
   const int64_t rows = uniform(rng, 0, 3) == 0 ? uniform(rng, 1, 70) : uniform(rng, 1, 8);
   test.counts.decode = std::clamp<int64_t>(uniform(rng, -rows, 2 * rows), 0, rows);
   test.counts.prefill = rows - test.counts.decode;

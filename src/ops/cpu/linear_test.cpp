@@ -8,7 +8,13 @@
 namespace motley {
 
 std::vector<KernelSet> testable_kernels() {
-  return {{"portable", linear_kernels_portable()}};
+  std::vector<KernelSet> sets = {{"portable", linear_kernels_portable()}};
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi")) {
+    sets.push_back({"avx512", linear_kernels_avx512()});
+  }
+#endif
+  return sets;
 }
 
 namespace {

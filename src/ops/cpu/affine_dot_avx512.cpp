@@ -1,0 +1,232 @@
+// Few tokens: each 512-bit vector holds 64 codes along the contraction dimension. The weights of a
+// row are read once for two tokens; 16 rows at a time stay in the first-level cache for the next.
+#include "ops/cpu/affine_avx512.h"
+
+namespace motley {
+namespace {
+
+// Sums of neighbours: the group sums of 16 groups end up in the 16 lanes of one vector.
+__m512i merge32(__m512i a, __m512i b) {
+  return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
+__m512i merge64(__m512i a, __m512i b) {
+  return _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+}
+__m512i merge128(__m512i a, __m512i b) {
+  return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+}
+
+// Merges the vectors of a stretch of 16 groups (kBlocks blocks) as they come.
+template <int kBlocks>
+struct GroupTree {
+  __m512i level[4];
+
+  // Returns true with the result in level[0] after the last block.
+  void add(int block, __m512i sums) {
+    if (block % 2 == 0) {
+      level[0] = sums;
+      return;
+    }
+    const __m512i pair = merge32(level[0], sums);
+    if (block % 4 == 1) {
+      level[1] = pair;
+      return;
+    }
+    const __m512i quad = merge64(level[1], pair);
+    if (kBlocks == 4 || block % 8 == 3) {
+      level[2] = quad;
+      return;
+    }
+    const __m512i eight = merge128(level[2], quad);
+    if (kBlocks == 8 || block == 7) {
+      level[3] = eight;
+      return;
+    }
+    level[3] = merge128(level[3], eight);
+  }
+  // Lane j: the sum of group j.
+  __m512i result(__m512i order) const {
+    if constexpr (kBlocks == 4) return _mm512_permutexvar_epi32(order, level[2]);
+    if constexpr (kBlocks == 8) return _mm512_permutexvar_epi32(order, level[3]);
+    return level[3];
+  }
+};
+
+// Where group j's sum lies after the merges.
+template <int kBlocks>
+__m512i group_order() {
+  if constexpr (kBlocks == 4) {
+    return _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  }
+  return _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+}
+
+// code * limb summed over the block, on top of `sums`.
+__m512i add_products(__m512i sums, const CodeHalves& codes, const std::byte* limb) {
+  sums = _mm512_dpbusd_epi32(sums, codes.low, _mm512_load_si512(limb));
+  return _mm512_dpbusd_epi32(sums, codes.high, _mm512_load_si512(limb + 64));
+}
+
+// The sums of 16 groups for one token: one integer, or two that make hi * 256 + lo.
+template <int kLimbs, int kBlocks>
+struct TokenSums {
+  GroupTree<kBlocks> main;
+  GroupTree<kLimbs == 3 ? kBlocks : 1> low;
+
+  void add_zero(int block) {
+    main.add(block, _mm512_setzero_si512());
+    if constexpr (kLimbs == 3) low.add(block, _mm512_setzero_si512());
+  }
+  void add(int block, const CodeHalves& codes, const std::byte* x) {
+    __m512i sums = _mm512_setzero_si512();
+    if constexpr (kLimbs == 3) {
+      low.add(block, add_products(sums, codes, x));
+      x += kPackedBlock;
+    }
+    if constexpr (kLimbs >= 2) {
+      sums = _mm512_slli_epi32(add_products(sums, codes, x + kPackedBlock), 8);
+    }
+    main.add(block, add_products(sums, codes, x));
+  }
+  __m512 value(__m512i order) const {
+    const __m512 high = _mm512_cvtepi32_ps(main.result(order));
+    if constexpr (kLimbs < 3) return high;
+    return _mm512_fmadd_ps(high, _mm512_set1_ps(256.0f), _mm512_cvtepi32_ps(low.result(order)));
+  }
+};
+
+template <CodeWidth width, int kGroupSize, int kLimbs, int kTokens>
+struct RowDot {
+  static constexpr int kBlocks = kGroupSize / 8;  // blocks of 16 groups
+  static constexpr int64_t kStep = kPackedBlock * kLimbs;
+
+  const AffineRows& weights;
+  const PackedLayout& layout;
+  CodeDecoder decoder;
+  const std::byte* x[kTokens];
+  __m512i order = group_order<kBlocks>();
+
+  // lanes[t] = the 16 lanes of row n and token t.
+  void run(int64_t n, __m512 (&lanes)[kTokens]) const {
+    for (__m512& lane : lanes) lane = _mm512_setzero_ps();
+    const uint8_t* codes = weights.codes + n * weights.codes_stride;
+    const int64_t whole = layout.cols / (16 * kGroupSize);
+    for (int64_t i = 0; i < whole; ++i) {
+      TokenSums<kLimbs, kBlocks> sums[kTokens];
+      const uint8_t* data = codes + i * kBlocks * decoder.block_bytes;
+#pragma GCC unroll 16
+      for (int block = 0; block < kBlocks; ++block) {
+        _mm_prefetch(data + block * decoder.block_bytes + kPrefetchBytes, _MM_HINT_T0);
+        const CodeHalves halves =
+            load_codes<width>(data + block * decoder.block_bytes, decoder.block_bytes, decoder);
+        for (int t = 0; t < kTokens; ++t) {
+          sums[t].add(block, halves, x[t] + (i * kBlocks + block) * kStep);
+        }
+      }
+      accumulate(n, i, 16, sums, lanes);
+    }
+    if (whole * 16 < layout.groups) run_rest(n, whole, codes, lanes);
+  }
+
+  // The last stretch of fewer than 16 groups.
+  void run_rest(int64_t n, int64_t i, const uint8_t* codes, __m512 (&lanes)[kTokens]) const {
+    TokenSums<kLimbs, kBlocks> sums[kTokens];
+    const int64_t first = i * kBlocks;
+    const int64_t row_bytes = layout.cols * weights.bits / 8;
+#pragma GCC unroll 16
+    for (int block = 0; block < kBlocks; ++block) {
+      const int64_t offset = (first + block) * decoder.block_bytes;
+      if (offset >= row_bytes) {
+        for (int t = 0; t < kTokens; ++t) sums[t].add_zero(block);
+        continue;
+      }
+      const int64_t bytes =
+          row_bytes - offset < decoder.block_bytes ? row_bytes - offset : decoder.block_bytes;
+      const CodeHalves halves = load_codes<width>(codes + offset, bytes, decoder);
+      for (int t = 0; t < kTokens; ++t) sums[t].add(block, halves, x[t] + (first + block) * kStep);
+    }
+    accumulate(n, i, layout.groups - i * 16, sums, lanes);
+  }
+
+  void accumulate(int64_t n, int64_t i, int64_t groups,
+                  const TokenSums<kLimbs, kBlocks> (&sums)[kTokens],
+                  __m512 (&lanes)[kTokens]) const {
+    const int64_t scalar_bytes = weights.scale_format == ScalarFormat::kF32 ? 4 : 2;
+    const int64_t offset = i * 16 * scalar_bytes;
+    const __m512 scales = load_scalars(weights.scales + n * weights.scales_stride + offset,
+                                       weights.scale_format, groups);
+    const __m512 biases = load_scalars(weights.biases + n * weights.biases_stride + offset,
+                                       weights.scale_format, groups);
+    for (int t = 0; t < kTokens; ++t) {
+      const __m512 x_scales = _mm512_load_ps(x[t] + layout.scales_offset + i * 64);
+      const __m512 x_sums = _mm512_load_ps(x[t] + layout.sums_offset + i * 64);
+      lanes[t] = _mm512_fmadd_ps(sums[t].value(order), _mm512_mul_ps(scales, x_scales), lanes[t]);
+      lanes[t] = _mm512_fmadd_ps(biases, x_sums, lanes[t]);
+    }
+  }
+
+  static constexpr int64_t kPrefetchBytes = 2048;
+};
+
+template <CodeWidth width, int kGroupSize, int kLimbs, int kTokens>
+void dot_tokens(const AffineRows& weights, const PackedLayout& layout, const PackedTokens& tokens,
+                int64_t first_token, int64_t first_row) {
+  RowDot<width, kGroupSize, kLimbs, kTokens> dot{weights, layout, CodeDecoder(weights.bits), {}};
+  for (int t = 0; t < kTokens; ++t) dot.x[t] = tokens.x[first_token + t];
+  const int64_t rows = weights.rows - first_row < 16 ? weights.rows - first_row : 16;
+  alignas(64) float lanes[kTokens][16][16] = {};
+  for (int64_t r = 0; r < rows; ++r) {
+    __m512 sums[kTokens];
+    dot.run(first_row + r, sums);
+    for (int t = 0; t < kTokens; ++t) _mm512_store_ps(lanes[t][r], sums[t]);
+  }
+  for (int t = 0; t < kTokens; ++t) {
+    _mm512_mask_storeu_ps(tokens.y[first_token + t] + tokens.y_offset + first_row, row_mask(rows),
+                          sum_lanes(lanes[t]));
+  }
+}
+
+template <CodeWidth width, int kGroupSize, int kLimbs>
+void dot_rows(const AffineRows& weights, const PackedLayout& layout, const PackedTokens& tokens) {
+  for (int64_t row = 0; row < weights.rows; row += 16) {
+    int64_t t = 0;
+    for (; t + 2 <= tokens.count; t += 2) {
+      dot_tokens<width, kGroupSize, kLimbs, 2>(weights, layout, tokens, t, row);
+    }
+    if (t < tokens.count) {
+      dot_tokens<width, kGroupSize, kLimbs, 1>(weights, layout, tokens, t, row);
+    }
+  }
+}
+
+template <CodeWidth width, int kGroupSize>
+void choose_limbs(const AffineRows& weights, const PackedLayout& layout,
+                  const PackedTokens& tokens) {
+  if (layout.limbs == 1) return dot_rows<width, kGroupSize, 1>(weights, layout, tokens);
+  if (layout.limbs == 2) return dot_rows<width, kGroupSize, 2>(weights, layout, tokens);
+  dot_rows<width, kGroupSize, 3>(weights, layout, tokens);
+}
+
+template <CodeWidth width>
+void choose_group(const AffineRows& weights, const PackedLayout& layout,
+                  const PackedTokens& tokens) {
+  if (layout.group_size == 32) return choose_limbs<width, 32>(weights, layout, tokens);
+  if (layout.group_size == 64) return choose_limbs<width, 64>(weights, layout, tokens);
+  choose_limbs<width, 128>(weights, layout, tokens);
+}
+
+}  // namespace
+
+void affine_dot_avx512(const AffineRows& weights, const PackedLayout& layout,
+                       const PackedTokens& tokens) {
+  switch (code_width(weights.bits)) {
+    case CodeWidth::kNibble:
+      return choose_group<CodeWidth::kNibble>(weights, layout, tokens);
+    case CodeWidth::kNarrow:
+      return choose_group<CodeWidth::kNarrow>(weights, layout, tokens);
+    case CodeWidth::kWide:
+      return choose_group<CodeWidth::kWide>(weights, layout, tokens);
+  }
+}
+
+}  // namespace motley
