@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/check.h"
 #include "ops/cpu/cpu_features.h"
+#include "ops/cpu/cpu_ops.h"
 
 namespace motley {
 namespace {
@@ -34,6 +36,51 @@ std::string join_names(const std::vector<CpuIsa>& isas) {
     names += cpu_isa_name(isa);
   }
   return names;
+}
+
+// An op with its table of kernels fixed: what an OpTable holds.
+template <auto function, const CpuKernels& kernels>
+struct Bound;
+template <typename... Args, void (*function)(const CpuKernels&, Stream&, Args...),
+          const CpuKernels& kernels>
+struct Bound<function, kernels> {
+  static void call(Stream& stream, Args... args) { function(kernels, stream, args...); }
+};
+
+template <const CpuKernels& kernels>
+void fill_ops(OpTable* table) {
+  table->norm = {Bound<cpu_rms_norm, kernels>::call, Bound<cpu_gated_rms_norm, kernels>::call,
+                 Bound<cpu_add, kernels>::call, Bound<cpu_silu_multiply, kernels>::call,
+                 Bound<cpu_sigmoid_multiply, kernels>::call};
+  table->convolution = {Bound<cpu_causal_convolution, kernels>::call};
+  table->gated_delta = {Bound<cpu_delta_recurrent, kernels>::call,
+                        Bound<cpu_delta_chunked, kernels>::call,
+                        Bound<cpu_delta_flush_carry, kernels>::call};
+  table->attention = {Bound<cpu_head_norm_rotary, kernels>::call,
+                      Bound<cpu_cache_write, kernels>::call, Bound<cpu_attend, kernels>::call,
+                      Bound<cpu_attention_merge, kernels>::call};
+  table->moe.route_softmax = Bound<cpu_route_softmax, kernels>::call;
+  table->moe.combine = Bound<cpu_combine, kernels>::call;
+}
+
+// The tile unit of AMX is for matrix products; everything else runs as AVX-512 there.
+void fill_ops_for(CpuIsa isa, OpTable* table) {
+  switch (isa) {
+    case CpuIsa::kPortable:
+      return fill_ops<kCpuKernelsPortable>(table);
+#if defined(__x86_64__)
+    case CpuIsa::kAvx2:
+      return fill_ops<kCpuKernelsAvx2>(table);
+    case CpuIsa::kAvx512:
+    case CpuIsa::kAmx:
+      return fill_ops<kCpuKernelsAvx512>(table);
+#elif defined(__aarch64__)
+    case CpuIsa::kNeon:
+      return fill_ops<kCpuKernelsNeon>(table);
+#endif
+    default:
+      MOTLEY_CHECK(false, "an instruction set of another machine");
+  }
 }
 
 }  // namespace
@@ -86,6 +133,7 @@ OpTable cpu_op_table(CpuIsa isa, NumericProfile profile) {
   table.profile = profile;
   table.activation_dtype = DType::kF32;
   table.space = MemorySpace::kHost;
+  fill_ops_for(isa, &table);
   return table;
 }
 

@@ -8,11 +8,13 @@ OpTable reference_op_table() {
   table.profile = NumericProfile::kExact;
   table.activation_dtype = DType::kF64;
   table.space = MemorySpace::kHost;
+  table.linear = reference_linear_ops();
   table.norm = reference_norm_ops();
   table.convolution = reference_convolution_ops();
   table.gated_delta = reference_gated_delta_ops();
   table.attention = reference_attention_ops();
   table.moe.route_softmax = reference_route_softmax();
+  table.moe.experts = reference_experts();
   table.moe.combine = reference_combine();
   return table;
 }

@@ -1,0 +1,61 @@
+// The CPU ops other than the matrix products, over any table of kernels.
+//
+// Contracts: the op headers. These functions check views, share the work among the threads of the
+// stream and hand plain pointers to the kernels. Work too small to pay for waking threads runs on
+// the caller's thread. Which thread runs what changes no bit of the result.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "ops/attention.h"
+#include "ops/convolution.h"
+#include "ops/cpu/cpu_kernels.h"
+#include "ops/gated_delta.h"
+#include "ops/moe.h"
+#include "ops/norm.h"
+
+namespace motley {
+
+void cpu_rms_norm(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x,
+                  const ConstTensorView& weight, RmsNormParams params, const TensorView& y);
+void cpu_gated_rms_norm(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x,
+                        const ConstTensorView& gate, const ConstTensorView& weight,
+                        RmsNormParams params, const TensorView& y);
+void cpu_add(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x,
+             const TensorView& y);
+void cpu_silu_multiply(const CpuKernels& kernels, Stream& stream, const ConstTensorView& gate,
+                       const ConstTensorView& up, const TensorView& y);
+void cpu_sigmoid_multiply(const CpuKernels& kernels, Stream& stream, const ConstTensorView& gate,
+                          const TensorView& y);
+
+void cpu_causal_convolution(const CpuKernels& kernels, Stream& stream, const ConstTensorView& u,
+                            const ConstTensorView& weight,
+                            std::span<const ConvolutionSegment> segments, const TensorView& y);
+
+void cpu_delta_recurrent(const CpuKernels& kernels, Stream& stream, const GatedDeltaArgs& args);
+void cpu_delta_chunked(const CpuKernels& kernels, Stream& stream, const GatedDeltaArgs& args);
+void cpu_delta_flush_carry(const CpuKernels& kernels, Stream& stream, const GatedDeltaShape& shape,
+                           const GatedDeltaSegment& segment);
+
+void cpu_head_norm_rotary(const CpuKernels& kernels, Stream& stream,
+                          const HeadNormRotaryArgs& args);
+void cpu_cache_write(const CpuKernels& kernels, Stream& stream, const ConstTensorView& k,
+                     const ConstTensorView& v, std::span<const AttentionSegment> segments);
+void cpu_attend(const CpuKernels& kernels, Stream& stream, const AttentionArgs& args);
+void cpu_attention_merge(const CpuKernels& kernels, Stream& stream,
+                         std::span<const PartialAttention> parts, const PartialAttention& result);
+
+void cpu_route_softmax(const CpuKernels& kernels, Stream& stream, const ConstTensorView& logits,
+                       RoutingParams params, const ConstTensorView& forced, const Routing& routing);
+void cpu_combine(const CpuKernels& kernels, Stream& stream, const ConstTensorView& pair_out,
+                 const Routing& routing, const ConstTensorView& shared, const TensorView& y);
+
+// Rows per piece of a loop over rows of `elements` cheap operations each: pieces of some
+// microseconds, the cost of waking a thread.
+inline int64_t row_grain(int64_t elements) {
+  constexpr int64_t kElementsPerPiece = 16384;
+  return std::max<int64_t>(1, kElementsPerPiece / std::max<int64_t>(1, elements));
+}
+
+}  // namespace motley

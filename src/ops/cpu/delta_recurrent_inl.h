@@ -1,0 +1,127 @@
+// Kernel of the gated delta rule, token by token. Included after norm_inl.h.
+//
+// A task owns a strip of the state, [key_dim, kDeltaColumns], small enough for the first-level
+// cache, and takes all its rows through it: the state crosses memory once per segment.
+#pragma once
+
+namespace motley {
+namespace {
+
+constexpr int kDeltaVectors = 2;
+constexpr int kDeltaColumns = kDeltaVectors * kLanes;
+// Rows of the state are summed in this many interleaved chains, which hide the latency of an fma.
+constexpr int kDeltaChains = 4;
+
+inline int64_t padded_key_dim(int64_t key_dim) {
+  const int64_t unit = kLanes > kDeltaChains ? kLanes : kDeltaChains;
+  return (key_dim + unit - 1) / unit * unit;
+}
+
+float l2_scale(const float* x, int64_t dim, float scale) {
+  return scale / __builtin_sqrtf(sum_of_squares(x, dim) + 1e-6f);
+}
+
+void delta_gates(const float* b, const float* a, const float* a_log, const float* dt_bias,
+                 int64_t heads, float* beta, float* log_decay) {
+  for (int64_t i = 0; i < heads; i += kLanes) {
+    const int64_t n = heads - i;
+    store_upto(beta + i, sigmoid_vec(load_upto(b + i, n)), n);
+    const Vec step = softplus_vec(add(load_upto(a + i, n), load_upto(dt_bias + i, n)));
+    const Vec rate = exp_vec(load_upto(a_log + i, n));
+    store_upto(log_decay + i, sub(zero(), mul(rate, step)), n);
+  }
+}
+
+// y = x * factor, zeros up to padded.
+void scale_padded(const float* x, float factor, int64_t n, int64_t padded, float* y) {
+  const Vec f = set1(factor);
+  for (int64_t i = 0; i < padded; i += kLanes) store(y + i, mul(load_upto(x + i, n - i), f));
+}
+
+int64_t delta_recurrent_scratch(int64_t key_dim) {
+  return padded_key_dim(key_dim) * (kDeltaColumns + 2);
+}
+
+inline void sum_chains(Vec (*sums)[kDeltaVectors]) {
+  for (int v = 0; v < kDeltaVectors; ++v) {
+    sums[0][v] = add(add(sums[0][v], sums[1][v]), add(sums[2][v], sums[3][v]));
+  }
+}
+
+// One token through the strip: m = decay S^T k; d = beta (v - m); S <- decay S + k d^T; o = S^T q.
+inline void delta_step(float* state, const float* k, const float* q, int64_t key_rows, float decay,
+                       float beta, Vec* values) {
+  Vec sums[kDeltaChains][kDeltaVectors];
+  for (auto& chain : sums) {
+    for (Vec& sum : chain) sum = zero();
+  }
+  for (int64_t i = 0; i < key_rows; i += kDeltaChains) {
+    for (int r = 0; r < kDeltaChains; ++r) {
+      const Vec key = set1(k[i + r]);
+      for (int v = 0; v < kDeltaVectors; ++v) {
+        sums[r][v] = fma(load(state + (i + r) * kDeltaColumns + v * kLanes), key, sums[r][v]);
+      }
+    }
+  }
+  sum_chains(sums);
+  const Vec factor = set1(decay);
+  Vec d[kDeltaVectors];
+  for (int v = 0; v < kDeltaVectors; ++v) {
+    d[v] = mul(set1(beta), sub(values[v], mul(factor, sums[0][v])));
+  }
+  for (auto& chain : sums) {
+    for (Vec& sum : chain) sum = zero();
+  }
+  for (int64_t i = 0; i < key_rows; i += kDeltaChains) {
+    for (int r = 0; r < kDeltaChains; ++r) {
+      const Vec key = set1(k[i + r]);
+      const Vec query = set1(q[i + r]);
+      for (int v = 0; v < kDeltaVectors; ++v) {
+        float* cell = state + (i + r) * kDeltaColumns + v * kLanes;
+        const Vec updated = fma(key, d[v], mul(load(cell), factor));
+        store(cell, updated);
+        sums[r][v] = fma(updated, query, sums[r][v]);
+      }
+    }
+  }
+  sum_chains(sums);
+  for (int v = 0; v < kDeltaVectors; ++v) values[v] = sums[0][v];
+}
+
+void delta_recurrent(const DeltaRecurrentTask& task) {
+  const int64_t key_rows = padded_key_dim(task.key_dim);
+  float* state = task.scratch;
+  float* k = state + key_rows * kDeltaColumns;
+  float* q = k + key_rows;
+  for (int64_t i = 0; i < key_rows; ++i) {
+    for (int v = 0; v < kDeltaVectors; ++v) {
+      const int64_t n = i < task.key_dim ? task.columns - v * kLanes : 0;
+      store(state + i * kDeltaColumns + v * kLanes,
+            load_upto(task.state + i * task.state_stride + v * kLanes, n));
+    }
+  }
+  for (int64_t t = 0; t < task.rows; ++t) {
+    scale_padded(task.k + t * task.qkv_stride, task.k_scale[t * task.scale_stride], task.key_dim,
+                 key_rows, k);
+    scale_padded(task.q + t * task.qkv_stride, task.q_scale[t * task.scale_stride], task.key_dim,
+                 key_rows, q);
+    Vec values[kDeltaVectors];
+    for (int v = 0; v < kDeltaVectors; ++v) {
+      values[v] = load_upto(task.v + t * task.qkv_stride + v * kLanes, task.columns - v * kLanes);
+    }
+    delta_step(state, k, q, key_rows, task.decay[t * task.gate_stride],
+               task.beta[t * task.gate_stride], values);
+    for (int v = 0; v < kDeltaVectors; ++v) {
+      store_upto(task.out + t * task.out_stride + v * kLanes, values[v], task.columns - v * kLanes);
+    }
+  }
+  for (int64_t i = 0; i < task.key_dim; ++i) {
+    for (int v = 0; v < kDeltaVectors; ++v) {
+      store_upto(task.state + i * task.state_stride + v * kLanes,
+                 load(state + i * kDeltaColumns + v * kLanes), task.columns - v * kLanes);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace motley

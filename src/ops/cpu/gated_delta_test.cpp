@@ -1,0 +1,150 @@
+// Tolerance: each output is a sum of key_dim products of a state that itself gathers one rounding
+// of 2^-24 per token; with decay below one the errors of old tokens fade, so 1e-5 of the values'
+// scale covers some hundred tokens.
+#include "ops/cpu/cpu_test_util.h"
+#include "ops/delta_test_util.h"
+
+namespace motley {
+namespace {
+
+GatedDeltaShape random_shape(TestRandom& random) {
+  const auto key_heads = static_cast<int>(random.integer(1, 3));
+  return {key_heads, key_heads * static_cast<int>(random.integer(1, 3)),
+          static_cast<int>(random.integer(1, 80)), static_cast<int>(random.integer(1, 80))};
+}
+
+class CpuGatedDeltaTest : public CpuOpsTest {
+ protected:
+  using Op = decltype(GatedDeltaOps::recurrent);
+
+  // Several sequences of random length in one call against the float64 reference, twice in a row
+  // so that the state and the carry go through.
+  void compare(Op op, Op reference_op, uint64_t seed, int64_t longest) {
+    SCOPED_TRACE(seed);
+    TestRandom random(seed);
+    const GatedDeltaShape shape = random_shape(random);
+    const auto sequences = static_cast<size_t>(random.integer(1, 3));
+    std::vector<DeltaState<float>> states(sequences, DeltaState<float>(shape));
+    std::vector<DeltaState<double>> states64;
+    std::vector<int64_t> positions;
+    for (DeltaState<float>& state : states) {
+      state.matrix.fill_normal(random, 0.5);
+      states64.push_back(to_double(shape, state));
+      positions.push_back(random.integer(0, 100000));
+    }
+    for (int round = 0; round < 2; ++round) {
+      std::vector<GatedDeltaSegment> segments, segments64;
+      int32_t rows = 0;
+      for (size_t s = 0; s < sequences; ++s) {
+        const auto count = static_cast<int32_t>(random.integer(1, longest));
+        const RowSegment segment{RowRole::kPrefill, rows, count, {positions[s]}};
+        segments.push_back(states[s].segment(segment));
+        segments64.push_back(states64[s].segment(segment));
+        positions[s] += count;
+        rows += count;
+      }
+      const auto input = random_delta_input(random, shape, rows);
+      const auto input64 = to_double(input);
+      TestTensor<float> out(Shape{rows, shape.value_dim()}, 2);
+      TestTensor<double> expected(Shape{rows, shape.value_dim()});
+      op(stream_, input.args(segments, &out));
+      reference_op(stream_, input64.args(segments64, &expected));
+      EXPECT_TRUE(all_near(out, expected, 1e-5, 1e-5));
+    }
+    for (size_t s = 0; s < sequences; ++s) {
+      EXPECT_EQ(states[s].rows, states64[s].rows);
+      table_.gated_delta.flush_carry(stream_, shape, states[s].segment({}));
+      reference_.gated_delta.flush_carry(stream_, shape, states64[s].segment({}));
+      EXPECT_TRUE(all_near(states[s].matrix, states64[s].matrix, 1e-5, 1e-5));
+    }
+  }
+
+  // All pieces and thread counts give the bits of one whole call.
+  void expect_same_bits(Op op, const GatedDeltaShape& shape, int64_t position) {
+    SCOPED_TRACE(position);
+    TestRandom random(99);
+    const auto input = random_delta_input(random, shape, 600);
+    DeltaState<float> start(shape);
+    start.matrix.fill_normal(random);
+    DeltaState<float> end = start;
+    const auto whole = run_delta(op, stream_, input, position, 600, &end);
+    for (const int threads : {1, 2, 5}) {
+      TestStream stream(threads);
+      for (const int64_t piece : {1, 7, 64, 512, 600}) {
+        DeltaState<float> state = start;
+        EXPECT_TRUE(run_delta(op, stream, input, position, piece, &state).same_bits(whole))
+            << threads << " threads, pieces of " << piece;
+        EXPECT_TRUE(state.matrix.same_bits(end.matrix));
+        EXPECT_EQ(state.rows, end.rows);
+      }
+    }
+  }
+};
+
+TEST_P(CpuGatedDeltaTest, RecurrentMatchesTheReference) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    compare(table_.gated_delta.recurrent, reference_.gated_delta.recurrent, seed, 40);
+  }
+}
+
+TEST_P(CpuGatedDeltaTest, ChunkedMatchesTheReference) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    compare(table_.gated_delta.chunked, reference_.gated_delta.chunked, seed, 150);
+  }
+}
+
+TEST_P(CpuGatedDeltaTest, AnyChunkAndThreadCountGivesTheSameBits) {
+  for (const int64_t position : {int64_t{0}, int64_t{64}, int64_t{100037}}) {
+    expect_same_bits(table_.gated_delta.recurrent, {2, 4, 33, 70}, position);
+    expect_same_bits(table_.gated_delta.chunked, {2, 4, 33, 70}, position);
+  }
+}
+
+TEST_P(CpuGatedDeltaTest, ASequenceDoesNotDependOnItsBatch) {
+  TestRandom random(5);
+  const GatedDeltaShape shape{2, 2, 16, 24};
+  for (const Op op : {table_.gated_delta.recurrent, table_.gated_delta.chunked}) {
+    const auto input = random_delta_input(random, shape, 90);
+    DeltaState<float> alone(shape), first(shape), second(shape);
+    first.matrix.fill_normal(random);
+    // Rows 40 .. 89 as the second of two sequences, then by themselves.
+    TestTensor<float> together(Shape{90, shape.value_dim()});
+    const GatedDeltaSegment both[] = {first.segment({RowRole::kPrefill, 0, 40, {17}}),
+                                      second.segment({RowRole::kPrefill, 40, 50, {30}})};
+    op(stream_, input.args(both, &together));
+    TestTensor<float> by_itself(Shape{90, shape.value_dim()});
+    const GatedDeltaSegment only = alone.segment({RowRole::kPrefill, 40, 50, {30}});
+    op(stream_, input.args({&only, 1}, &by_itself));
+    for (int64_t t = 40; t < 90; ++t) {
+      EXPECT_EQ(std::memcmp(together.row(t), by_itself.row(t),
+                            static_cast<size_t>(shape.value_dim()) * sizeof(float)),
+                0);
+    }
+    EXPECT_TRUE(alone.matrix.same_bits(second.matrix));
+  }
+}
+
+// Traps 4 and 12 of the family: strong decay is e^-A with A in float32, a step of thousands is a
+// plain zero, not a NaN; and the state goes on from where the last call left it.
+TEST_P(CpuGatedDeltaTest, ExtremeGatesStayFinite) {
+  TestRandom random(6);
+  const GatedDeltaShape shape{1, 2, 16, 16};
+  for (const Op op : {table_.gated_delta.recurrent, table_.gated_delta.chunked}) {
+    auto input = random_delta_input(random, shape, 130);
+    for (int64_t t = 0; t < 130; ++t) {
+      input.decay.row(t)[0] = t % 3 == 0 ? 3000.0f : -200.0f;
+      input.beta.row(t)[1] = t % 2 == 0 ? 500.0f : -500.0f;
+    }
+    DeltaState<float> state(shape);
+    DeltaState<double> state64(shape);
+    const auto out = run_delta(op, stream_, input, 3, 50, &state);
+    const auto expected =
+        run_delta(reference_.gated_delta.recurrent, stream_, to_double(input), 3, 130, &state64);
+    EXPECT_TRUE(all_near(out, expected, 1e-5, 1e-5));
+  }
+}
+
+MOTLEY_TEST_EACH_CPU(CpuGatedDeltaTest);
+
+}  // namespace
+}  // namespace motley
