@@ -38,7 +38,9 @@ struct DeltaCarry {
   int32_t* rows = nullptr;  // tokens held, 0..63 (host memory)
   TensorView keys;          // [kDeltaBlock, key_dim]: normalised
   TensorView updates;       // [kDeltaBlock, value_dim]: d of each token
-  TensorView decays;        // [kDeltaBlock, value_heads]: inclusive sums of decay since the start
+  // [kDeltaBlock, value_heads]: decay of each token, the logarithm. Not their sums: a difference of
+  // sums would lose the digits that decide between neighbours once the sums are large.
+  TensorView decays;
 
   bool is_empty() const { return rows == nullptr; }
 };

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "ops/cpu/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/linear_ops.h"
 
 namespace motley {
 namespace {
@@ -134,6 +135,8 @@ OpTable cpu_op_table(CpuIsa isa, NumericProfile profile) {
   table.activation_dtype = DType::kF32;
   table.space = MemorySpace::kHost;
   fill_ops_for(isa, &table);
+  table.linear = cpu_linear_ops(isa, profile);
+  table.moe.experts = cpu_experts(isa, profile);
   return table;
 }
 

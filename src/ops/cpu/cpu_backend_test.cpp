@@ -24,6 +24,17 @@ TEST(CpuBackend, EveryAvailableSetCanBeChosenByName) {
   }
 }
 
+TEST(CpuBackend, NoOpIsMissing) {
+  EXPECT_TRUE(check_complete(reference_op_table()).is_ok());
+  for (const CpuIsa isa : available_cpu_isas()) {
+    for (const NumericProfile profile : {NumericProfile::kExact, NumericProfile::kFast}) {
+      const OpTable table = cpu_op_table(isa, profile);
+      EXPECT_TRUE(check_complete(table).is_ok()) << check_complete(table).message();
+      EXPECT_EQ(table.profile, profile);
+    }
+  }
+}
+
 TEST(CpuBackend, UnknownAndMissingSetsAreNamed) {
   const Result<CpuIsa> unknown = choose_cpu_isa("mmx");
   EXPECT_EQ(unknown.status().code(), StatusCode::kInvalidArgument);

@@ -68,7 +68,7 @@ struct DeltaBlockTask {
   int64_t carry_keys_stride = 0;
   float* carry_updates = nullptr;  // [64, heads * value_dim]
   int64_t carry_updates_stride = 0;
-  float* carry_decays = nullptr;  // [64, heads]
+  float* carry_decays = nullptr;  // [64, heads]: logarithms, token by token
   int64_t carry_decays_stride = 0;
   float* out = nullptr;  // [rows, heads * value_dim]
   int64_t out_stride = 0;

@@ -28,8 +28,8 @@ struct BlockScratch {
   float* query_dots;     // [kSlots, kDots]
   float* key_weights;    // [kSlots, kDots]: dots times decay, one head
   float* query_weights;  // [kSlots, kDots]
-  float* decays;         // [kDots]: G of one head
-  float* factors;        // [kDots]: e^G of the new rows
+  float* spans;          // [kDots]: G_i - G_j of one head and the newest row i
+  float* factors;        // [kDots]: e^G of the new rows; the last row's is at kDots - 1
   float* state;          // [key_width, value_width] of one head
   float* updates;        // [kSlots, value_width]
   float* out;            // [kSlots, value_width]
@@ -52,7 +52,7 @@ inline int64_t lay_out(int64_t key_dim, int64_t value_dim, float* base, BlockScr
   s->query_dots = take(kSlots * kDots);
   s->key_weights = take(kSlots * kDots);
   s->query_weights = take(kSlots * kDots);
-  s->decays = take(kDots);
+  s->spans = take(kDots);
   s->factors = take(kDots);
   s->state = take(s->key_width * s->value_width);
   s->updates = take(kSlots * s->value_width);
@@ -107,31 +107,31 @@ inline void block_dots(const DeltaBlockTask& task, const BlockScratch& s) {
   }
 }
 
-// G, e^G and the dots times e^(G_i - G_j), for head `head`.
+// Factors e^G and the dots times e^(G_i - G_j), for head `head`. G_i - G_j is summed up from token
+// j + 1 on, token by token, so that it is as exact as the decays themselves.
 inline void block_decays(const DeltaBlockTask& task, const BlockScratch& s, int64_t head) {
-  fill_zero(s.decays, kDots);
-  for (int64_t j = 0; j < task.held; ++j) {
-    s.decays[j] = task.carry_decays[j * task.carry_decays_stride + head];
-  }
-  for (int64_t i = 0; i < task.rows; ++i) {
-    const int64_t row = task.held + i;
-    const float before = row > 0 ? s.decays[row - 1] : 0.0f;
-    s.decays[row] = before + task.log_decay[i * task.gate_stride + head];
-    task.carry_decays[row * task.carry_decays_stride + head] = s.decays[row];
-  }
+  fill_zero(s.spans, kDots);
   fill_zero(s.factors, kDots);
-  for (int64_t i = 0; i < task.rows; i += kLanes) {
-    store(s.factors + i, exp_vec(load_upto(s.decays + task.held + i, task.rows - i)));
-  }
-  for (int64_t i = 0; i < task.rows; ++i) {
-    const Vec here = set1(s.decays[task.held + i]);
-    for (int64_t j = 0; j <= task.held + i; j += kLanes) {
-      const Vec fade = exp_vec(sub(here, load(s.decays + j)));
+  float from_start = 0.0f;
+  for (int64_t row = 0; row < task.held + task.rows; ++row) {
+    const int64_t i = row - task.held;
+    float* kept = task.carry_decays + row * task.carry_decays_stride + head;
+    if (i >= 0) *kept = task.log_decay[i * task.gate_stride + head];
+    from_start += *kept;
+    const Vec decay = set1(*kept);
+    for (int64_t j = 0; j < row; j += kLanes) store(s.spans + j, add(load(s.spans + j), decay));
+    s.spans[row] = 0.0f;
+    if (i < 0) continue;
+    s.factors[i] = from_start;
+    for (int64_t j = 0; j <= row; j += kLanes) {
+      const Vec fade = exp_vec(load(s.spans + j));
       const int64_t cell = i * kDots + j;
       store(s.key_weights + cell, mul(load(s.key_dots + cell), fade));
       store(s.query_weights + cell, mul(load(s.query_dots + cell), fade));
     }
   }
+  s.factors[kDots - 1] = from_start;
+  for (int64_t i = 0; i < kDots; i += kLanes) store(s.factors + i, exp_vec(load(s.factors + i)));
 }
 
 // The rows of U: forward substitution, kTilePairs rows at a time.
@@ -180,15 +180,14 @@ inline void block_out(const DeltaBlockTask& task, const BlockScratch& s, int64_t
 // S <- e^(G_last) S + sum_j e^(G_last - G_j) k_j d_j^T.
 inline void fold_block(const DeltaBlockTask& task, const BlockScratch& s, float* state) {
   const int64_t total = task.held + task.rows;
-  const Vec last = set1(s.decays[total - 1]);
   for (int64_t j = 0; j < total; ++j) {
-    const Vec fade = exp_vec(sub(last, set1(s.decays[j])));
+    const Vec fade = exp_vec(set1(s.spans[j]));
     for (int64_t i = 0; i < s.key_width; i += kLanes) {
       store(s.faded_keys + j * s.key_width + i, mul(load(s.keys + j * s.key_width + i), fade));
     }
   }
-  float scale[kLanes > kTilePairs ? kLanes : kTilePairs];
-  store(scale, exp_vec(last));
+  float scale[kTilePairs];
+  for (float& factor : scale) factor = s.factors[kDots - 1];
   for (int64_t i = 0; i < s.key_width; i += kTilePairs) {
     accumulate_rows<kTilePairs>(s.faded_keys + i, 1, s.key_width, s.updates, s.value_width, total,
                                 scale, s.state + i * s.value_width, s.value_width, s.value_width);

@@ -100,14 +100,21 @@ double dot(const double* a, const double* b, int dim) {
   return sum;
 }
 
+// G_row - G_j: the decay from token j (after it) to token `row`. j = -1 is the block's start.
+double decay_between(const Block& block, int j, int row) {
+  double sum = 0;
+  for (int i = j + 1; i <= row; ++i) sum += block.decay(i);
+  return sum;
+}
+
 // Row `row` of the block: d by forward substitution in (I + A) U = diag(beta) (V - e^G K S), then
 // the output e^G Q S + lower((Q K^T) o D) U.
 void block_row(const Block& block, const Token& token, const double* state, int row) {
   const int dk = block.shape.key_head_dim;
   const int dv = block.shape.value_head_dim;
   for (int i = 0; i < dk; ++i) block.key(row)[i] = token.k[static_cast<size_t>(i)];
-  block.decay(row) = token.decay + (row > 0 ? block.decay(row - 1) : 0.0);
-  const double from_start = std::exp(block.decay(row));
+  block.decay(row) = token.decay;
+  const double from_start = std::exp(decay_between(block, -1, row));
   for (int c = 0; c < dv; ++c) {
     double read = 0;
     double out = 0;
@@ -119,7 +126,7 @@ void block_row(const Block& block, const Token& token, const double* state, int 
     token.out[c] = out;
   }
   for (int j = 0; j <= row; ++j) {
-    const double decayed = std::exp(block.decay(row) - block.decay(j));
+    const double decayed = std::exp(decay_between(block, j, row));
     const double by_key = decayed * dot(token.k.data(), block.key(j), dk);
     const double by_query = decayed * dot(token.q.data(), block.key(j), dk);
     for (int c = 0; c < dv; ++c) {
@@ -138,11 +145,10 @@ void fold(const Block& block, int rows, double* state) {
   if (rows == 0) return;
   const int dk = block.shape.key_head_dim;
   const int dv = block.shape.value_head_dim;
-  const double last = block.decay(rows - 1);
-  const double factor = std::exp(last);
+  const double factor = std::exp(decay_between(block, -1, rows - 1));
   for (int i = 0; i < dk * dv; ++i) state[i] *= factor;
   for (int j = 0; j < rows; ++j) {
-    const double decayed = std::exp(last - block.decay(j));
+    const double decayed = std::exp(decay_between(block, j, rows - 1));
     for (int i = 0; i < dk; ++i) {
       for (int c = 0; c < dv; ++c) {
         state[i * dv + c] += decayed * block.key(j)[i] * block.update(j)[c];
