@@ -1,0 +1,233 @@
+#include "io/convert/checkpoint_export.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <mutex>
+
+#include "base/aligned_buffer.h"
+#include "io/convert/json_text.h"
+#include "io/file.h"
+#include "io/file_writer.h"
+
+namespace motley {
+namespace {
+
+constexpr int64_t kBlockBytes = int64_t{4} << 20;
+
+// One piece of work: rows of one module's expert, small enough for a worker's buffer.
+struct Block {
+  size_t plan = 0;
+  int64_t expert = 0;
+  int64_t first_row = 0;
+  int64_t rows = 0;
+};
+
+std::vector<Block> cut_blocks(const std::vector<ModulePlan>& plans, size_t begin, size_t end) {
+  std::vector<Block> blocks;
+  for (size_t i = begin; i < end; ++i) {
+    const ModulePlan& plan = plans[i];
+    const int64_t row_bytes = plan.value_row_bytes() + 2 * plan.scale_row_bytes();
+    const int64_t rows = std::max<int64_t>(1, kBlockBytes / row_bytes);
+    for (int64_t expert = 0; expert < std::max<int64_t>(plan.experts, 1); ++expert) {
+      for (int64_t first = 0; first < plan.rows; first += rows) {
+        blocks.push_back({i, expert, first, std::min(rows, plan.rows - first)});
+      }
+    }
+  }
+  return blocks;
+}
+
+// Shards as ranges of plans, each at most `limit` bytes unless one module alone is larger.
+std::vector<std::pair<size_t, size_t>> cut_shards(const std::vector<ModulePlan>& plans,
+                                                  int64_t limit) {
+  std::vector<std::pair<size_t, size_t>> shards;
+  int64_t bytes = 0;
+  size_t begin = 0;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (i > begin && bytes + plans[i].bytes() > limit) {
+      shards.emplace_back(begin, i);
+      begin = i;
+      bytes = 0;
+    }
+    bytes += plans[i].bytes();
+  }
+  shards.emplace_back(begin, plans.size());
+  return shards;
+}
+
+class Exporter {
+ public:
+  Exporter(Context& context, const FormatRequest& request, const std::vector<ModulePlan>& plans,
+           const ModuleSource& source, const ExportOptions& options)
+      : context_(context), request_(request), plans_(plans), source_(source), options_(options) {
+    for (const ModulePlan& plan : plans) total_bytes_ += plan.bytes();
+  }
+
+  Status write_shards() {
+    const auto shards = cut_shards(plans_, options_.shard_bytes);
+    for (size_t i = 0; i < shards.size(); ++i) {
+      const std::string name =
+          shards.size() == 1 ? "model.safetensors"
+                             : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+      MOTLEY_RETURN_IF_ERROR(write_shard(name, shards[i].first, shards[i].second));
+    }
+    if (shards.size() == 1) return Status::ok();
+    return write_safetensors_index(context_.faults, options_.directory, shard_of_tensor_,
+                                   total_bytes_);
+  }
+
+ private:
+  Status write_shard(const std::string& name, size_t begin, size_t end) {
+    std::vector<TensorDeclaration> declarations;
+    std::vector<size_t> first_declaration;
+    for (size_t i = begin; i < end; ++i) {
+      first_declaration.push_back(declarations.size());
+      for (TensorDeclaration& declaration : plans_[i].declarations(request_.layout)) {
+        shard_of_tensor_[declaration.name] = name;
+        declarations.push_back(std::move(declaration));
+      }
+    }
+    const std::vector<std::pair<std::string, std::string>> metadata = {
+        {"format", request_.layout == CheckpointLayout::kMlx ? "mlx" : "pt"}};
+    MOTLEY_ASSIGN_OR_RETURN(
+        SafetensorsWriter writer,
+        SafetensorsWriter::create(context_.faults, options_.directory + "/" + name,
+                                  std::move(declarations), metadata));
+    const std::vector<Block> blocks = cut_blocks(plans_, begin, end);
+    std::mutex mutex;
+    Status first_error;
+    std::atomic<bool> failed{false};
+    context_.threads.parallel_for(
+        std::ssize(blocks), 1, [&](int worker, int64_t from, int64_t to) {
+          std::vector<std::byte> buffer;
+          for (int64_t i = from; i < to && !failed; ++i) {
+            const Block& block = blocks[static_cast<size_t>(i)];
+            const Status status =
+                write_block(writer, first_declaration[block.plan - begin], block, &buffer);
+            if (status.is_ok()) {
+              report(worker);
+              continue;
+            }
+            const std::lock_guard lock(mutex);
+            if (first_error.is_ok()) first_error = status;
+            failed = true;
+          }
+        });
+    MOTLEY_RETURN_IF_ERROR(first_error);
+    return writer.finish();
+  }
+
+  Status write_block(SafetensorsWriter& writer, size_t declaration, const Block& block,
+                     std::vector<std::byte>* buffer) {
+    const ModulePlan& plan = plans_[block.plan];
+    const auto value_bytes = static_cast<size_t>(block.rows * plan.value_row_bytes());
+    const auto scale_bytes = static_cast<size_t>(block.rows * plan.scale_row_bytes());
+    buffer->resize(value_bytes + 2 * scale_bytes);
+    PackedRows rows{.values = buffer->data()};
+    if (plan.format) {
+      rows.scales = rows.values + value_bytes;
+      rows.biases = rows.scales + scale_bytes;
+    }
+    source_.fill(plan, block.expert, block.first_row, block.rows, rows);
+    const int64_t row = block.expert * plan.rows + block.first_row;
+    MOTLEY_RETURN_IF_ERROR(
+        writer.write(declaration, row * plan.value_row_bytes(), {rows.values, value_bytes}));
+    if (plan.format) {
+      const int64_t offset = row * plan.scale_row_bytes();
+      MOTLEY_RETURN_IF_ERROR(writer.write(declaration + 1, offset, {rows.scales, scale_bytes}));
+      MOTLEY_RETURN_IF_ERROR(writer.write(declaration + 2, offset, {rows.biases, scale_bytes}));
+    }
+    done_bytes_ += static_cast<int64_t>(value_bytes + 2 * scale_bytes);
+    return Status::ok();
+  }
+
+  // The caller's thread is worker 0, and progress is promised on that thread alone.
+  void report(int worker) {
+    if (worker == 0 && options_.progress) options_.progress(done_bytes_, total_bytes_);
+  }
+
+  Context& context_;
+  const FormatRequest& request_;
+  const std::vector<ModulePlan>& plans_;
+  const ModuleSource& source_;
+  const ExportOptions& options_;
+  std::map<std::string, std::string> shard_of_tensor_;
+  int64_t total_bytes_ = 0;
+  std::atomic<int64_t> done_bytes_{0};
+};
+
+JsonValue format_json(const MlxAffineFormat& format) {
+  return {JsonValue::Object{{"group_size", {int64_t{format.group_size}}},
+                            {"bits", {int64_t{format.bits}}}}};
+}
+
+// The default and, for every module that differs, its own entry.
+JsonValue quantization_json(const FormatRequest& request, const std::vector<ModulePlan>& plans) {
+  JsonValue result = format_json(request.standard);
+  auto& members = std::get<JsonValue::Object>(result.data);
+  members.emplace_back("mode", JsonValue{std::string("affine")});
+  for (const ModulePlan& plan : plans) {
+    const bool is_matrix = plan.role == TensorRole::kMatrix || plan.role == TensorRole::kExperts;
+    if (!is_matrix || plan.format == request.standard) continue;
+    members.emplace_back(plan.module, plan.format ? format_json(*plan.format) : JsonValue{false});
+  }
+  return result;
+}
+
+// config.json with the quantization of the new checkpoint in place of the old one's.
+JsonValue with_quantization(JsonValue config, const FormatRequest& request,
+                            const std::vector<ModulePlan>& plans) {
+  auto& members = std::get<JsonValue::Object>(config.data);
+  std::erase_if(members, [](const auto& member) {
+    return member.first == "quantization" || member.first == "quantization_config";
+  });
+  if (request.layout == CheckpointLayout::kMlx) {
+    const JsonValue quantization = quantization_json(request, plans);
+    members.emplace_back("quantization", quantization);
+    members.emplace_back("quantization_config", quantization);
+  }
+  return config;
+}
+
+Status make_empty_directory(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) return io_error("cannot create " + path + ": " + error.message());
+  const bool is_empty = std::filesystem::is_empty(path, error);
+  if (error) return io_error("cannot read " + path + ": " + error.message());
+  if (!is_empty) return invalid_argument(path + ": the directory is not empty; choose another");
+  return Status::ok();
+}
+
+}  // namespace
+
+Status export_checkpoint(Context& context, const FormatRequest& request, const JsonValue& config,
+                         const std::vector<ModulePlan>& plans, const ModuleSource& source,
+                         const ExportOptions& options) {
+  MOTLEY_CHECK(config.as_object() != nullptr, "config.json is an object");
+  MOTLEY_RETURN_IF_ERROR(make_empty_directory(options.directory));
+  MOTLEY_RETURN_IF_ERROR(Exporter(context, request, plans, source, options).write_shards());
+  const std::string text = json_text(with_quantization(config, request, plans)) + "\n";
+  return write_file(context.faults, options.directory + "/config.json",
+                    std::as_bytes(std::span(text)));
+}
+
+Status copy_companions(Context& context, const std::string& from, const std::string& to) {
+  constexpr int64_t kMaxBytes = int64_t{256} << 20;
+  MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory source, ModelDirectory::open(context.faults, from));
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                           "generation_config.json", "special_tokens_map.json"}) {
+    if (!source.contains(name)) continue;
+    MOTLEY_ASSIGN_OR_RETURN(const std::string text, source.read_text(name, kMaxBytes));
+    MOTLEY_RETURN_IF_ERROR(
+        write_file(context.faults, to + "/" + name, std::as_bytes(std::span(text))));
+  }
+  return Status::ok();
+}
+
+}  // namespace motley

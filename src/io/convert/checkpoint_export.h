@@ -1,0 +1,43 @@
+// Writes a model directory: shards, index, config.json with its quantization, companion files.
+//
+// Rows are filled and written by all threads of the context, at disk speed. config.json comes last,
+// so a directory that was interrupted is not mistaken for a model. Existing files are refused.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/context.h"
+#include "io/convert/module_plan.h"
+#include "io/convert/packed_rows.h"
+#include "io/mapped_file.h"
+#include "spec/config_json.h"
+
+namespace motley {
+
+// Gives the contents of modules, row by row. Called from several threads at once.
+class ModuleSource {
+ public:
+  virtual ~ModuleSource() = default;
+  // Rows [first, first + count) of expert `expert` (0 without experts).
+  virtual void fill(const ModulePlan& plan, int64_t expert, int64_t first, int64_t count,
+                    const PackedRows& out) const = 0;
+};
+
+struct ExportOptions {
+  std::string directory;                          // created; must be empty if it exists
+  int64_t shard_bytes = int64_t{4} << 30;
+  ProgressCallback progress;
+};
+
+// `config` is the config.json to write; `quantization` is added to it for the MLX layout.
+Status export_checkpoint(Context& context, const FormatRequest& request, const JsonValue& config,
+                         const std::vector<ModulePlan>& plans, const ModuleSource& source,
+                         const ExportOptions& options);
+
+// Copies tokenizer, template and generation settings where they exist.
+Status copy_companions(Context& context, const std::string& from, const std::string& to);
+
+}  // namespace motley

@@ -1,0 +1,101 @@
+#include "io/convert/module_plan.h"
+
+#include <algorithm>
+#include <map>
+
+namespace motley {
+namespace {
+
+// Decay parameters lose the model in 16 bits; real files keep them in float32.
+bool needs_float32(const TensorSpec& tensor) {
+  return tensor.role == TensorRole::kVector && tensor.pieces.front().bare;
+}
+
+ModulePlan new_plan(const TensorSpec& tensor, const TensorPiece& piece,
+                    const FormatRequest& request) {
+  ModulePlan plan{.module = piece.module, .bare = piece.bare, .role = tensor.role};
+  plan.experts = tensor.role == TensorRole::kExperts ? tensor.shape[0] : 0;
+  plan.cols = tensor.role == TensorRole::kVector ? 1 : tensor.shape[tensor.shape.rank() - 1];
+  plan.format = request.format_of(tensor);
+  if (needs_float32(tensor)) plan.dtype = DType::kF32;
+  return plan;
+}
+
+void note_norm_offsets(const ModelSpec& spec, std::map<int32_t, float>* offsets) {
+  const auto note = [&](const NormSpec& norm) {
+    (*offsets)[norm.weight.index] = norm.weight_offset;
+  };
+  const auto note_layer = [&](const LayerSpec& layer) {
+    note(layer.mixer_norm);
+    note(layer.feed_forward_norm);
+    if (const auto* attention = std::get_if<GatedAttentionSpec>(&layer.mixer)) {
+      note(attention->q_norm);
+      note(attention->k_norm);
+    }
+  };
+  for (const LayerSpec& layer : spec.layers) note_layer(layer);
+  for (const DraftSpec& draft : spec.drafts) {
+    note_layer(draft.layer);
+    note(draft.embedding_norm);
+    note(draft.hidden_norm);
+    note(draft.final_norm);
+  }
+  note(spec.final_norm);
+}
+
+}  // namespace
+
+std::vector<TensorDeclaration> ModulePlan::declarations(CheckpointLayout layout) const {
+  const auto shape_of = [&](int64_t last) {
+    std::vector<int64_t> shape;
+    if (experts > 0) shape.push_back(experts);
+    shape.push_back(rows);
+    if (role == TensorRole::kConvolution) {
+      const bool is_mlx = layout == CheckpointLayout::kMlx;
+      shape.push_back(is_mlx ? last : 1);
+      shape.push_back(is_mlx ? 1 : last);
+    } else if (role != TensorRole::kVector) {
+      shape.push_back(last);
+    }
+    return shape;
+  };
+  const std::string name = bare ? module : module + ".weight";
+  if (!format) return {{name, dtype, shape_of(cols)}};
+  const std::vector<int64_t> scale_shape = shape_of(format->groups(cols));
+  return {{name, DType::kU32, shape_of(cols * format->bits / 32)},
+          {module + ".scales", dtype, scale_shape},
+          {module + ".biases", dtype, scale_shape}};
+}
+
+std::vector<ModulePlan> plan_modules(const ModelSpec& spec, const FormatRequest& request) {
+  std::map<int32_t, float> norm_offsets;
+  note_norm_offsets(spec, &norm_offsets);
+  std::vector<ModulePlan> plans;
+  std::map<std::string, size_t> plan_of;
+  for (size_t index = 0; index < spec.tensors.size(); ++index) {
+    const TensorSpec& tensor = spec.tensors[index];
+    const TensorHandle handle{static_cast<int32_t>(index)};
+    int64_t tensor_row = 0;
+    for (const TensorPiece& piece : tensor.pieces) {
+      const auto [found, added] = plan_of.try_emplace(piece.module, plans.size());
+      if (added) plans.push_back(new_plan(tensor, piece, request));
+      ModulePlan& plan = plans[found->second];
+      plan.rows = std::max(plan.rows, piece.row_begin + piece.row_count);
+      if (const auto offset = norm_offsets.find(handle.index); offset != norm_offsets.end()) {
+        plan.weight_offset = offset->second;
+      }
+      plan.sources.push_back({.tensor = handle,
+                              .row_begin = piece.row_begin,
+                              .row_count = piece.row_count,
+                              .tensor_begin = tensor_row});
+      tensor_row += piece.row_count;
+    }
+  }
+  for (ModulePlan& plan : plans) {
+    std::sort(plan.sources.begin(), plan.sources.end(),
+              [](const ModuleRows& a, const ModuleRows& b) { return a.row_begin < b.row_begin; });
+  }
+  return plans;
+}
+
+}  // namespace motley

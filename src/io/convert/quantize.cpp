@@ -1,0 +1,115 @@
+#include "io/convert/quantize.h"
+
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "io/convert/packed_rows.h"
+#include "io/loader.h"
+#include "spec/family_registry.h"
+
+namespace motley {
+namespace {
+
+// Rows of the source model, under the canonical names that both specs share.
+class LoadedSource final : public ModuleSource {
+ public:
+  LoadedSource(const LoadedModel& model, const ModelSpec& target) : model_(model), target_(target) {
+    for (size_t i = 0; i < model.spec.tensors.size(); ++i) {
+      handles_[model.spec.tensors[i].name] = {static_cast<int32_t>(i)};
+    }
+    note_norms();
+  }
+
+  Status check() const {
+    for (const TensorSpec& tensor : target_.tensors) {
+      if (!handles_.contains(tensor.name)) {
+        return not_found("tensor " + tensor.name + " is not in the source checkpoint");
+      }
+    }
+    return Status::ok();
+  }
+
+  void fill(const ModulePlan& plan, int64_t expert, int64_t first, int64_t count,
+            const PackedRows& out) const override {
+    std::vector<float> row(static_cast<size_t>(plan.cols));
+    std::vector<uint8_t> codes;
+    for (int64_t i = 0; i < count; ++i) {
+      decode(plan, expert, first + i, row.data());
+      if (plan.format) {
+        store_quantized_row(*plan.format, plan.dtype, row, &codes,
+                            {.values = out.values + i * plan.value_row_bytes(),
+                             .scales = out.scales + i * plan.scale_row_bytes(),
+                             .biases = out.biases + i * plan.scale_row_bytes()});
+        continue;
+      }
+      for (int64_t col = 0; col < plan.cols; ++col) {
+        store_value(row[static_cast<size_t>(col)], plan.dtype, out.values, i * plan.cols + col);
+      }
+    }
+  }
+
+ private:
+  // How the source stores norms: its offset for each norm weight.
+  void note_norms() {
+    for (const ModulePlan& plan : plan_modules(model_.spec, {.layout = CheckpointLayout::kHuggingFace})) {
+      for (const ModuleRows& rows : plan.sources) {
+        source_offset_[rows.tensor.index] = plan.weight_offset;
+      }
+    }
+  }
+
+  void decode(const ModulePlan& plan, int64_t expert, int64_t module_row, float* out) const {
+    const ModuleRows* from = &plan.sources.front();
+    for (const ModuleRows& rows : plan.sources) {
+      if (rows.row_begin <= module_row) from = &rows;
+    }
+    const TensorSpec& wanted = target_.tensor(from->tensor);
+    const TensorHandle handle = handles_.at(wanted.name);
+    const int64_t row = module_row - from->row_begin + from->tensor_begin;
+    const LoadedWeights& weights = model_.weights;
+    switch (plan.role) {
+      case TensorRole::kMatrix:
+        return decode_row(weights.matrix(handle), row, out);
+      case TensorRole::kExperts:
+        return decode_row(weights.expert(handle, static_cast<int>(expert)), row, out);
+      case TensorRole::kConvolution:
+        std::memcpy(out, weights.convolution(handle).row<float>(row),
+                    static_cast<size_t>(plan.cols) * sizeof(float));
+        return;
+      case TensorRole::kVector:
+        // The value in use is stored + offset; keep it when the two layouts differ.
+        *out = weights.vector(handle).as<float>()[row] + source_offset_.at(handle.index) -
+               plan.weight_offset;
+        return;
+    }
+  }
+
+  const LoadedModel& model_;
+  const ModelSpec& target_;
+  std::map<std::string, TensorHandle> handles_;
+  std::map<int32_t, float> source_offset_;
+};
+
+}  // namespace
+
+Status quantize_checkpoint(Context& context, const std::string& input,
+                           const FormatRequest& request, const ExportOptions& options) {
+  MOTLEY_RETURN_IF_ERROR(request.validate());
+  MOTLEY_ASSIGN_OR_RETURN(const LoadedModel model, load_model(context, input, {.populate = false}));
+  MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory,
+                          ModelDirectory::open(context.faults, input));
+  MOTLEY_ASSIGN_OR_RETURN(const std::string text,
+                          directory.read_text("config.json", JsonLimits{}.max_bytes));
+  MOTLEY_ASSIGN_OR_RETURN(const ConfigJson config, ConfigJson::parse(text, input + "/config.json"));
+  const bool has_draft = !model.spec.drafts.empty();
+  MOTLEY_ASSIGN_OR_RETURN(const ModelSpec target,
+                          plan_model_spec(config, {request.layout, has_draft}));
+  const LoadedSource source(model, target);
+  MOTLEY_RETURN_IF_ERROR(source.check());
+  MOTLEY_RETURN_IF_ERROR(export_checkpoint(context, request, config.root().value(),
+                                           plan_modules(target, request), source, options));
+  return copy_companions(context, input, options.directory);
+}
+
+}  // namespace motley
