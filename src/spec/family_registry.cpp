@@ -20,6 +20,18 @@ constexpr std::array kFamilies = {
     Family{"qwen3_next", build_qwen3_next},
 };
 
+// Holds nothing: what is to be written does not exist yet.
+class PlannedCatalog final : public TensorCatalog {
+ public:
+  explicit PlannedCatalog(const PlannedCheckpoint& planned) : planned_(planned) {}
+  const CatalogEntry* find(std::string_view) const override { return nullptr; }
+  std::optional<CheckpointLayout> planned_layout() const override { return planned_.layout; }
+  bool planned_drafts() const override { return planned_.drafts; }
+
+ private:
+  PlannedCheckpoint planned_;
+};
+
 }  // namespace
 
 std::vector<std::string_view> known_model_types() {
@@ -39,6 +51,10 @@ Result<ModelSpec> build_model_spec(const ConfigJson& config, const TensorCatalog
   return config.root().unsupported_value(
       "model_type", fmt::format("unknown family {}; known are {}", json_quote(model_type),
                                 fmt::join(known_model_types(), ", ")));
+}
+
+Result<ModelSpec> plan_model_spec(const ConfigJson& config, const PlannedCheckpoint& planned) {
+  return build_model_spec(config, PlannedCatalog(planned));
 }
 
 }  // namespace motley

@@ -20,4 +20,11 @@ std::vector<std::string_view> known_model_types();
 // checkpoint lacks a tensor that decides the layout. Fills eos_tokens from config.json alone.
 Result<ModelSpec> build_model_spec(const ConfigJson& config, const TensorCatalog& catalog);
 
+// The spec of a checkpoint that is to be written: the names of released files in `layout`.
+struct PlannedCheckpoint {
+  CheckpointLayout layout = CheckpointLayout::kHuggingFace;
+  bool drafts = true;  // keep the draft layers, if the configuration has any
+};
+Result<ModelSpec> plan_model_spec(const ConfigJson& config, const PlannedCheckpoint& planned);
+
 }  // namespace motley

@@ -16,10 +16,18 @@ struct CatalogEntry {
   std::vector<int64_t> shape;
 };
 
+// How a checkpoint names and stores its tensors.
+enum class CheckpointLayout : uint8_t { kHuggingFace, kMlx };
+
 class TensorCatalog {
  public:
   virtual ~TensorCatalog() = default;
   virtual const CatalogEntry* find(std::string_view name) const = 0;
+  // Set for a checkpoint that is yet to be written: the family then gives the names that this
+  // layout has in released files, and find() answers for none of them.
+  virtual std::optional<CheckpointLayout> planned_layout() const { return std::nullopt; }
+  // Only for a planned checkpoint: whether it is to hold the draft layers.
+  virtual bool planned_drafts() const { return false; }
 };
 
 }  // namespace motley

@@ -71,9 +71,9 @@ class Exporter {
   Status write_shards() {
     const auto shards = cut_shards(plans_, options_.shard_bytes);
     for (size_t i = 0; i < shards.size(); ++i) {
-      const std::string name =
-          shards.size() == 1 ? "model.safetensors"
-                             : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
+      const std::string name = shards.size() == 1 ? "model.safetensors"
+                                                  : fmt::format("model-{:05}-of-{:05}.safetensors",
+                                                                i + 1, shards.size());
       MOTLEY_RETURN_IF_ERROR(write_shard(name, shards[i].first, shards[i].second));
     }
     if (shards.size() == 1) return Status::ok();
@@ -102,22 +102,21 @@ class Exporter {
     std::mutex mutex;
     Status first_error;
     std::atomic<bool> failed{false};
-    context_.threads.parallel_for(
-        std::ssize(blocks), 1, [&](int worker, int64_t from, int64_t to) {
-          std::vector<std::byte> buffer;
-          for (int64_t i = from; i < to && !failed; ++i) {
-            const Block& block = blocks[static_cast<size_t>(i)];
-            const Status status =
-                write_block(writer, first_declaration[block.plan - begin], block, &buffer);
-            if (status.is_ok()) {
-              report(worker);
-              continue;
-            }
-            const std::lock_guard lock(mutex);
-            if (first_error.is_ok()) first_error = status;
-            failed = true;
-          }
-        });
+    context_.threads.parallel_for(std::ssize(blocks), 1, [&](int worker, int64_t from, int64_t to) {
+      std::vector<std::byte> buffer;
+      for (int64_t i = from; i < to && !failed; ++i) {
+        const Block& block = blocks[static_cast<size_t>(i)];
+        const Status status =
+            write_block(writer, first_declaration[block.plan - begin], block, &buffer);
+        if (status.is_ok()) {
+          report(worker);
+          continue;
+        }
+        const std::lock_guard lock(mutex);
+        if (first_error.is_ok()) first_error = status;
+        failed = true;
+      }
+    });
     MOTLEY_RETURN_IF_ERROR(first_error);
     return writer.finish();
   }
@@ -133,7 +132,7 @@ class Exporter {
       rows.scales = rows.values + value_bytes;
       rows.biases = rows.scales + scale_bytes;
     }
-    source_.fill(plan, block.expert, block.first_row, block.rows, rows);
+    source_.fill(plan, plan.first_expert + block.expert, block.first_row, block.rows, rows);
     const int64_t row = block.expert * plan.rows + block.first_row;
     MOTLEY_RETURN_IF_ERROR(
         writer.write(declaration, row * plan.value_row_bytes(), {rows.values, value_bytes}));

@@ -27,7 +27,7 @@ class ModuleSource {
 };
 
 struct ExportOptions {
-  std::string directory;                          // created; must be empty if it exists
+  std::string directory;  // created; must be empty if it exists
   int64_t shard_bytes = int64_t{4} << 30;
   ProgressCallback progress;
 };

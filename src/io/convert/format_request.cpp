@@ -10,9 +10,10 @@ namespace {
 
 Status check_format(const MlxAffineFormat& format) {
   if (format.is_valid()) return Status::ok();
-  return invalid_argument(fmt::format(
-      "{} bits with groups of {} is no MLX format; bits are 2, 3, 4, 5, 6 or 8, groups 32, 64 or 128",
-      format.bits, format.group_size));
+  return invalid_argument(
+      fmt::format("{} bits with groups of {} is no MLX format; bits are 2, 3, 4, 5, 6 or 8, groups "
+                  "32, 64 or 128",
+                  format.bits, format.group_size));
 }
 
 }  // namespace
@@ -24,8 +25,7 @@ Status FormatRequest::validate() const {
 }
 
 std::optional<MlxAffineFormat> FormatRequest::format_of(const TensorSpec& tensor) const {
-  const bool is_matrix =
-      tensor.role == TensorRole::kMatrix || tensor.role == TensorRole::kExperts;
+  const bool is_matrix = tensor.role == TensorRole::kMatrix || tensor.role == TensorRole::kExperts;
   if (layout == CheckpointLayout::kHuggingFace || !is_matrix) return std::nullopt;
   MlxAffineFormat format = standard;
   if (tensor.part == "experts" && experts) format = *experts;
@@ -54,8 +54,9 @@ Result<FormatRequest> parse_format(const std::string& text) {
   auto [rest, error] = std::from_chars(text.data() + 3, end, request.standard.bits);
   if (error != std::errc()) return unknown();
   if (rest != end && *rest == 'g') {
-    std::tie(rest, error) = std::from_chars(rest + 1, end, request.standard.group_size);
-    if (error != std::errc()) return unknown();
+    const auto group = std::from_chars(rest + 1, end, request.standard.group_size);
+    if (group.ec != std::errc()) return unknown();
+    rest = group.ptr;
   }
   if (rest != end) return unknown();
   MOTLEY_RETURN_IF_ERROR(request.validate());

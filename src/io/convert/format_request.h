@@ -16,9 +16,9 @@ namespace motley {
 struct FormatRequest {
   // kHuggingFace: BF16 throughout. kMlx: affine, with these defaults.
   CheckpointLayout layout = CheckpointLayout::kMlx;
-  MlxAffineFormat standard;                     // attention, shared experts, embedding, head
-  std::optional<MlxAffineFormat> experts;       // routed experts; default: standard
-  static constexpr int kMinimumGateBits = 8;    // router, shared-expert gate, draft layers
+  MlxAffineFormat standard;                   // attention, shared experts, embedding, head
+  std::optional<MlxAffineFormat> experts;     // routed experts; default: standard
+  static constexpr int kMinimumGateBits = 8;  // router, shared-expert gate, draft layers
 
   // kInvalidArgument for a width or group size that does not exist.
   Status validate() const;

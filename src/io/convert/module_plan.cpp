@@ -43,6 +43,26 @@ void note_norm_offsets(const ModelSpec& spec, std::map<int32_t, float>* offsets)
   note(spec.final_norm);
 }
 
+// A module whose name holds "{}" becomes one module per expert.
+std::vector<ModulePlan> split_experts(std::vector<ModulePlan> plans) {
+  std::vector<ModulePlan> result;
+  for (ModulePlan& plan : plans) {
+    const size_t mark = plan.module.find("{}");
+    if (mark == std::string::npos) {
+      result.push_back(std::move(plan));
+      continue;
+    }
+    for (int64_t expert = 0; expert < plan.experts; ++expert) {
+      ModulePlan one = plan;
+      one.module.replace(mark, 2, std::to_string(expert));
+      one.experts = 0;
+      one.first_expert = expert;
+      result.push_back(std::move(one));
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::vector<TensorDeclaration> ModulePlan::declarations(CheckpointLayout layout) const {
@@ -71,7 +91,7 @@ std::vector<ModulePlan> plan_modules(const ModelSpec& spec, const FormatRequest&
   std::map<int32_t, float> norm_offsets;
   note_norm_offsets(spec, &norm_offsets);
   std::vector<ModulePlan> plans;
-  std::map<std::string, size_t> plan_of;
+  std::map<std::string, size_t> plan_of;  // by the module name of the piece
   for (size_t index = 0; index < spec.tensors.size(); ++index) {
     const TensorSpec& tensor = spec.tensors[index];
     const TensorHandle handle{static_cast<int32_t>(index)};
@@ -95,7 +115,7 @@ std::vector<ModulePlan> plan_modules(const ModelSpec& spec, const FormatRequest&
     std::sort(plan.sources.begin(), plan.sources.end(),
               [](const ModuleRows& a, const ModuleRows& b) { return a.row_begin < b.row_begin; });
   }
-  return plans;
+  return split_experts(std::move(plans));
 }
 
 }  // namespace motley

@@ -52,7 +52,8 @@ class LoadedSource final : public ModuleSource {
  private:
   // How the source stores norms: its offset for each norm weight.
   void note_norms() {
-    for (const ModulePlan& plan : plan_modules(model_.spec, {.layout = CheckpointLayout::kHuggingFace})) {
+    for (const ModulePlan& plan :
+         plan_modules(model_.spec, {.layout = CheckpointLayout::kHuggingFace})) {
       for (const ModuleRows& rows : plan.sources) {
         source_offset_[rows.tensor.index] = plan.weight_offset;
       }
@@ -93,8 +94,8 @@ class LoadedSource final : public ModuleSource {
 
 }  // namespace
 
-Status quantize_checkpoint(Context& context, const std::string& input,
-                           const FormatRequest& request, const ExportOptions& options) {
+Status quantize_checkpoint(Context& context, const std::string& input, const FormatRequest& request,
+                           const ExportOptions& options) {
   MOTLEY_RETURN_IF_ERROR(request.validate());
   MOTLEY_ASSIGN_OR_RETURN(const LoadedModel model, load_model(context, input, {.populate = false}));
   MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory,

@@ -11,7 +11,7 @@ namespace motley {
 
 // Reads the checkpoint at `input` (any readable format) and writes `options.directory`.
 // The draft layer is kept, at 8 bits or more.
-Status quantize_checkpoint(Context& context, const std::string& input,
-                           const FormatRequest& request, const ExportOptions& options);
+Status quantize_checkpoint(Context& context, const std::string& input, const FormatRequest& request,
+                           const ExportOptions& options);
 
 }  // namespace motley

@@ -63,8 +63,7 @@ class RandomSource final : public ModuleSource {
     if (tensor.role == TensorRole::kConvolution) return 0.5f;
     const float by_width = 1.0f / std::sqrt(static_cast<float>(plan.cols));
     const bool writes_residual = tensor.name.ends_with("out_proj") ||
-                                 tensor.name.ends_with("o_proj") ||
-                                 tensor.name.ends_with("down");
+                                 tensor.name.ends_with("o_proj") || tensor.name.ends_with("down");
     return writes_residual ? by_width / std::sqrt(2.0f * static_cast<float>(layers_)) : by_width;
   }
 
@@ -87,7 +86,8 @@ class RandomSource final : public ModuleSource {
       // A router row: its part along the common direction is the expert's log popularity.
       const double rank = static_cast<double>(popularity_rank(plan, row)) + 1;
       const auto bias = static_cast<float>(-options_.router_skew * std::log(rank));
-      const float common = bias * std::sqrt(1 + 1 / (kCommonMean * kCommonMean)) / static_cast<float>(plan.cols);
+      const float common =
+          bias * std::sqrt(1 + 1 / (kCommonMean * kCommonMean)) / static_cast<float>(plan.cols);
       for (float& value : *values) value += common;
     }
   }
@@ -133,9 +133,9 @@ class RandomSource final : public ModuleSource {
   static void quantize_row(const ModulePlan& plan, const std::vector<float>& values,
                            std::vector<uint8_t>* codes, int64_t index, const PackedRows& out) {
     store_quantized_row(*plan.format, plan.dtype, values, codes,
-                      {.values = out.values + index * plan.value_row_bytes(),
-                       .scales = out.scales + index * plan.scale_row_bytes(),
-                       .biases = out.biases + index * plan.scale_row_bytes()});
+                        {.values = out.values + index * plan.value_row_bytes(),
+                         .scales = out.scales + index * plan.scale_row_bytes(),
+                         .biases = out.biases + index * plan.scale_row_bytes()});
   }
 
   const ModelSpec& spec_;

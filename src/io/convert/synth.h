@@ -17,7 +17,7 @@ namespace motley {
 struct SynthOptions {
   std::string config_path;  // a config.json
   FormatRequest format;
-  int64_t layers = 0;       // 0: as in the config; fewer cut it to what fits
+  int64_t layers = 0;  // 0: as in the config; fewer cut it to what fits
   uint64_t seed = 1;
   // Expert popularity follows Zipf's law with this exponent; 0: even. Neighbouring token ids share
   // most of their embedding, so a stream of near ids chooses experts that repeat.

@@ -64,7 +64,7 @@ class QwenBuilder {
     // Zero-centred in the Hugging Face layout; MLX files have the 1 added.
     return {.weight = vector(std::move(name), std::move(module), false, size, std::move(part)),
             .epsilon = config_.norm_epsilon,
-            .weight_offset = names_.layout == QwenLayout::kMlx ? 0.0f : 1.0f};
+            .weight_offset = names_.layout == CheckpointLayout::kMlx ? 0.0f : 1.0f};
   }
 
   Status add_layer(size_t index) {
@@ -234,15 +234,17 @@ class QwenBuilder {
   // MLX: one stack per matrix. Hugging Face: gate and up in one bare stack, or one by one.
   Status add_experts(const Place& place, MoeSpec* moe) {
     const std::string module = place.module + "mlp.";
-    const bool is_mlx = names_.layout == QwenLayout::kMlx;
+    const bool is_mlx = names_.layout == CheckpointLayout::kMlx;
+    const bool is_planned = catalog_.planned_layout().has_value();
     const bool has_switch = catalog_.find(module + "switch_mlp.gate_proj.weight") != nullptr;
-    if (has_switch != is_mlx) {
+    if (!is_planned && has_switch != is_mlx) {
       return corrupt(fmt::format(
           "tensor '{}switch_mlp.gate_proj.weight' is {} in a checkpoint of the {} layout; a mix "
           "is refused",
           module, has_switch ? "present" : "missing", is_mlx ? "MLX" : "Hugging Face"));
     }
-    const bool fused = catalog_.find(module + "experts.gate_up_proj") != nullptr;
+    const bool fused = is_planned ? family_.projections == DeltaProjections::kSeparate
+                                  : catalog_.find(module + "experts.gate_up_proj") != nullptr;
     const int64_t hidden = config_.hidden_size;
     const int64_t size = config_.expert_size;
     const auto stack = [&](std::string_view leaf, int64_t rows, int64_t cols,
@@ -297,7 +299,9 @@ class QwenBuilder {
       spec_.skipped.push_back({"mtp.", "config.json says that there are no draft layers"});
       return Status::ok();
     }
-    if (catalog_.find("mtp.fc.weight") == nullptr) return Status::ok();
+    if (!catalog_.planned_drafts() && catalog_.find("mtp.fc.weight") == nullptr) {
+      return Status::ok();
+    }
     const int64_t hidden = config_.hidden_size;
     const Place place{.name = "drafts.0.layer.", .module = "mtp.layers.0.", .is_draft = true};
     DraftSpec draft;
@@ -322,9 +326,10 @@ class QwenBuilder {
 
 Result<ModelSpec> build_qwen_spec(const ConfigJson& file, const QwenConfig& config,
                                   const QwenFamily& family, const TensorCatalog& catalog) {
-  MOTLEY_ASSIGN_OR_RETURN(QwenNames names, find_qwen_names(config, catalog));
+  MOTLEY_ASSIGN_OR_RETURN(QwenNames names, find_qwen_names(config, family, catalog));
+  const bool is_planned = catalog.planned_layout().has_value();
   for (const std::string_view key : {"quantization", "quantization_config"}) {
-    if (names.layout == QwenLayout::kHuggingFace && file.root().has(key)) {
+    if (!is_planned && names.layout == CheckpointLayout::kHuggingFace && file.root().has(key)) {
       return file.root().error(
           key, "belongs to the MLX layout, but the tensors have the Hugging Face one");
     }

@@ -19,8 +19,6 @@
 
 namespace motley {
 
-enum class QwenLayout : uint8_t { kHuggingFace, kMlx };
-
 // How the input projections of a gated delta layer lie in the file.
 enum class DeltaProjections : uint8_t {
   kSeparate,  // in_proj_qkv, in_proj_z, in_proj_b, in_proj_a
@@ -28,7 +26,7 @@ enum class DeltaProjections : uint8_t {
 };
 
 struct QwenNames {
-  QwenLayout layout = QwenLayout::kHuggingFace;
+  CheckpointLayout layout = CheckpointLayout::kHuggingFace;
   std::string prefix;  // of "embed_tokens", "layers.0.", "norm"
   std::string head;    // module of the output head
 };
@@ -41,8 +39,10 @@ struct QwenFamily {
   int64_t dense_intermediate_size = 0;
 };
 
-// Finds prefix and layout; errors name the tensor that is missing or contradicts.
-Result<QwenNames> find_qwen_names(const QwenConfig& config, const TensorCatalog& catalog);
+// Finds prefix and layout; errors name the tensor that is missing or contradicts. For a planned
+// checkpoint: those of the family's released files.
+Result<QwenNames> find_qwen_names(const QwenConfig& config, const QwenFamily& family,
+                                  const TensorCatalog& catalog);
 
 Result<ModelSpec> build_qwen_spec(const ConfigJson& file, const QwenConfig& config,
                                   const QwenFamily& family, const TensorCatalog& catalog);
