@@ -14,6 +14,10 @@ target_include_directories(motley_options INTERFACE "${CMAKE_SOURCE_DIR}/src")
 # Designated initialisers leave members at their defaults on purpose.
 target_compile_options(motley_options INTERFACE -Wall -Wextra -Wconversion -Wshadow
                        -Wno-missing-field-initializers)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # False alarms of g++ 12 inside std::string and std::map once they are inlined.
+  target_compile_options(motley_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+endif()
 if(MOTLEY_WERROR)
   target_compile_options(motley_options INTERFACE -Werror)
 endif()

@@ -113,9 +113,9 @@ INSTANTIATE_TEST_SUITE_P(Numerics, Determinism,
                                          Numerics{NumericProfile::kFast, DeltaForm::kRecurrent},
                                          Numerics{NumericProfile::kExact, DeltaForm::kChunked},
                                          Numerics{NumericProfile::kFast, DeltaForm::kChunked}),
-                         [](const testing::TestParamInfo<Numerics>& info) {
-                           return std::string(numeric_profile_name(info.param.profile)) +
-                                  (info.param.delta == DeltaForm::kChunked ? "_chunked"
+                         [](const testing::TestParamInfo<Numerics>& tested) {
+                           return std::string(numeric_profile_name(tested.param.profile)) +
+                                  (tested.param.delta == DeltaForm::kChunked ? "_chunked"
                                                                            : "_recurrent");
                          });
 

@@ -82,7 +82,8 @@ Status Engine::set_up() {
   int64_t budget = options_.state_budget_bytes;
   if (budget == 0) {
     // Half of what is free now; weights that are mapped count as free until they are touched.
-    budget = read_system_memory().available_bytes / 2;
+    MOTLEY_ASSIGN_OR_RETURN(const SystemMemory memory, read_system_memory());
+    budget = static_cast<int64_t>(memory.usable_now_bytes() / 2);
   }
   const int64_t one_page = layout_.bytes_for(1);
   if (one_page > budget) {

@@ -126,8 +126,8 @@ TEST_P(PocketTest, LossAndDivergenceStayNearBfloat16) {
 
 INSTANTIATE_TEST_SUITE_P(Profiles, PocketTest,
                          testing::Values(NumericProfile::kExact, NumericProfile::kFast),
-                         [](const testing::TestParamInfo<NumericProfile>& info) {
-                           return std::string(numeric_profile_name(info.param));
+                         [](const testing::TestParamInfo<NumericProfile>& tested) {
+                           return std::string(numeric_profile_name(tested.param));
                          });
 
 }  // namespace
