@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "io/convert/json_text.h"
+#include "io/convert/quantize.h"
+#include "io/convert/synth.h"
+#include "io/loader.h"
+#include "numeric/half.h"
+
+namespace motley {
+namespace {
+
+const std::string kTiny = std::string(MOTLEY_SOURCE_DIR) + "/tests/fixtures/tiny-qwen35";
+
+class ConvertTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = testing::TempDir() + "convert_" +
+                 testing::UnitTest::GetInstance()->current_test_info()->name();
+    std::filesystem::remove_all(directory_);
+  }
+  void TearDown() override { std::filesystem::remove_all(directory_); }
+
+  Status quantize(const FormatRequest& request, const std::string& name) {
+    return quantize_checkpoint(context_.get(), kTiny, request,
+                               {.directory = directory_ + "/" + name});
+  }
+  LoadedModel load(const std::string& path) {
+    Result<LoadedModel> model = load_model(context_.get(), path);
+    EXPECT_TRUE(model.is_ok()) << model.status().message();
+    return std::move(model).value();
+  }
+
+  OwnedContext context_{{.threads = 2, .pin = false}};
+  std::string directory_;
+};
+
+TensorHandle find(const ModelSpec& spec, const std::string& name) {
+  for (size_t i = 0; i < spec.tensors.size(); ++i) {
+    if (spec.tensors[i].name == name) return {static_cast<int32_t>(i)};
+  }
+  ADD_FAILURE() << "no tensor " << name;
+  return {};
+}
+
+TEST_F(ConvertTest, QuantisedWeightsAreNearAndNormsKeepTheirMeaning) {
+  ASSERT_TRUE(quantize({.standard = {8, 64}, .experts = MlxAffineFormat{4, 32}}, "q").is_ok());
+  const LoadedModel before = load(kTiny);
+  const LoadedModel after = load(directory_ + "/q");
+  ASSERT_EQ(before.spec.tensors.size(), after.spec.tensors.size());
+  ASSERT_FALSE(after.spec.drafts.empty()) << "the draft layer is kept";
+  EXPECT_EQ(after.spec.final_norm.weight_offset, 0.0f);
+
+  const auto compare = [&](const WeightMatrix& a, const WeightMatrix& b, float tolerance) {
+    std::vector<float> left(static_cast<size_t>(a.cols));
+    std::vector<float> right(left.size());
+    decode_row(a, 1, left.data());
+    decode_row(b, 1, right.data());
+    for (size_t i = 0; i < left.size(); ++i) ASSERT_NEAR(left[i], right[i], tolerance);
+  };
+  const TensorHandle head = find(after.spec, "head");
+  compare(before.weights.matrix(head), after.weights.matrix(head), 0.004f);
+  EXPECT_EQ(after.weights.matrix(head).affine, (MlxAffineFormat{8, 64}));
+  const TensorHandle up = find(after.spec, "layers.2.moe.experts.up");
+  compare(before.weights.expert(up, 7), after.weights.expert(up, 7), 0.02f);
+  EXPECT_EQ(after.weights.expert(up, 7).affine, (MlxAffineFormat{4, 32}));
+  const TensorHandle router = find(after.spec, "layers.0.moe.router");
+  EXPECT_EQ(after.weights.matrix(router).affine.bits, 8);
+  const TensorHandle draft = find(after.spec, "drafts.0.layer.moe.experts.up");
+  EXPECT_EQ(after.weights.expert(draft, 0).affine.bits, 8);
+
+  // 1 + w as stored in the source equals what the MLX layout stores, up to its rounding.
+  const TensorHandle norm = find(after.spec, "layers.0.mixer_norm");
+  const float source = 1.0f + before.weights.vector(norm).as<float>()[5];
+  EXPECT_EQ(after.weights.vector(norm).as<float>()[5], to_float(to_bf16(source)));
+  const TensorHandle a_log = find(after.spec, "layers.0.delta.a_log");
+  EXPECT_EQ(after.weights.vector(a_log).as<float>()[1],
+            before.weights.vector(a_log).as<float>()[1]);
+  const TensorHandle conv = find(after.spec, "layers.0.delta.convolution");
+  EXPECT_EQ(after.weights.convolution(conv).row<float>(9)[3],
+            before.weights.convolution(conv).row<float>(9)[3]);
+}
+
+TEST_F(ConvertTest, DequantisingGivesBfloat16Back) {
+  ASSERT_TRUE(quantize({.standard = {8, 64}}, "q").is_ok());
+  const FormatRequest bf16{.layout = CheckpointLayout::kHuggingFace};
+  ASSERT_TRUE(quantize_checkpoint(context_.get(), directory_ + "/q", bf16,
+                                  {.directory = directory_ + "/back", .shard_bytes = 1 << 20})
+                  .is_ok());
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/back/model.safetensors.index.json"));
+  const LoadedModel back = load(directory_ + "/back");
+  EXPECT_EQ(back.weights.matrix(find(back.spec, "head")).format, WeightFormat::kBf16);
+  EXPECT_EQ(back.spec.final_norm.weight_offset, 1.0f);
+}
+
+TEST_F(ConvertTest, AnInterruptedExportIsNoModel) {
+  context_.faults().arm("io.write", 5, io_error("no space left on device"));
+  const Status status = quantize({}, "q");
+  EXPECT_NE(status.message().find("no space left"), std::string::npos) << status.message();
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/q/config.json"));
+  for (const auto& entry : std::filesystem::directory_iterator(directory_ + "/q")) {
+    ADD_FAILURE() << "left behind: " << entry.path();
+  }
+}
+
+TEST_F(ConvertTest, ExistingFilesAreNotTouched) {
+  std::filesystem::create_directories(directory_ + "/q");
+  std::ofstream(directory_ + "/q/precious") << "x";
+  EXPECT_NE(quantize({}, "q").message().find("not empty"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/q/precious"));
+}
+
+TEST_F(ConvertTest, SynthMakesLoadableCheckpointsOfEveryFormat) {
+  for (const char* format : {"bf16", "mlx4", "mlx8g32", "mlx3", "mlx6", "mlx2"}) {
+    SynthOptions options{.config_path = kTiny + "/config.json",
+                         .format = parse_format(format).value(),
+                         .layers = 4,
+                         .router_skew = 1,
+                         .output = {.directory = directory_ + "/" + format}};
+    const Status status = synthesise_checkpoint(context_.get(), options);
+    ASSERT_TRUE(status.is_ok()) << status.message();
+    const LoadedModel model = load(options.output.directory);
+    EXPECT_EQ(model.spec.layers.size(), 4u);
+    const WeightMatrix& head = model.weights.matrix(find(model.spec, "head"));
+    std::vector<float> row(static_cast<size_t>(head.cols));
+    double square = 0;
+    for (int64_t i = 0; i < head.rows; ++i) {
+      decode_row(head, i, row.data());
+      for (const float value : row) square += double{value} * value;
+    }
+    // Variance 1 / in, so that logits have a deviation near one.
+    EXPECT_NEAR(square / static_cast<double>(head.rows), 1.0, 0.15) << format;
+  }
+}
+
+TEST_F(ConvertTest, SynthDependsOnTheSeedAlone) {
+  const auto bytes_of = [&](const std::string& name, uint64_t seed, int threads) {
+    OwnedContext context({.threads = threads, .pin = false});
+    SynthOptions options{.config_path = kTiny + "/config.json",
+                         .layers = 1,
+                         .seed = seed,
+                         .output = {.directory = directory_ + "/" + name}};
+    EXPECT_TRUE(synthesise_checkpoint(context.get(), options).is_ok());
+    std::ifstream file(options.output.directory + "/model.safetensors", std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string first = bytes_of("a", 1, 1);
+  EXPECT_TRUE(first == bytes_of("b", 1, 3));
+  EXPECT_FALSE(first == bytes_of("c", 2, 1));
+}
+
+TEST(FormatRequest, NamesAreParsedOrRefused) {
+  EXPECT_EQ(parse_format("bf16").value().layout, CheckpointLayout::kHuggingFace);
+  EXPECT_EQ(parse_format("mlx4g32").value().standard, (MlxAffineFormat{4, 32}));
+  for (const char* bad : {"", "mlx", "mlx7", "mlx4g48", "mlx4x", "mlx4g", "q4_k", "mlx-4"}) {
+    EXPECT_FALSE(parse_format(bad).is_ok()) << bad;
+  }
+}
+
+TEST(JsonText, RoundTripsThroughTheParser) {
+  const std::string text =
+      R"({"a": [1, -2, 2.5, true, null], "b": {"c": "quo\"te é"}, "d": {}, "e": [], "f": 1e300})";
+  const ConfigJson parsed = ConfigJson::parse(text, "x").value();
+  const ConfigJson again = ConfigJson::parse(json_text(parsed.root().value()), "x").value();
+  EXPECT_TRUE(parsed.root().value() == again.root().value());
+}
+
+}  // namespace
+}  // namespace motley
