@@ -1,0 +1,88 @@
+#include "cli/model_options.h"
+
+#include <fmt/format.h>
+
+#include "base/install_paths.h"
+#include "base/progress.h"
+#include "cli/common_options.h"
+
+namespace motley {
+
+using namespace options;
+
+std::vector<OptionSpec> engine_option_table() {
+  return {kThreads, kNumeric,     kCpu,         kReference,    kCacheFormat, kDelta,
+          kContext, kStateBudget, kExpertSlots, kPrefillChunk, kNoPopulate,  kPocket,
+          kVerbose};
+}
+
+EngineOptions engine_options(const OptionValues& values, std::string model) {
+  EngineOptions engine = shared_engine_options(values, std::move(model));
+  engine.profile =
+      values.text(kNumeric) == "exact" ? NumericProfile::kExact : NumericProfile::kFast;
+  engine.reference = values.flag(kReference);
+  return engine;
+}
+
+EngineOptions shared_engine_options(const OptionValues& values, std::string model) {
+  EngineOptions engine;
+  engine.model = std::move(model);
+  if (values.given(kCpu)) engine.cpu = values.text(kCpu);
+  if (values.given(kCacheFormat)) {
+    engine.cache_dtype = values.text(kCacheFormat) == "f32" ? DType::kF32 : DType::kBf16;
+  }
+  if (values.text(kDelta) == "chunked") engine.delta_form = DeltaForm::kChunked;
+  if (values.given(kContext)) engine.context_length = values.integer(kContext);
+  if (values.given(kStateBudget)) engine.state_budget_bytes = values.bytes(kStateBudget);
+  if (values.given(kExpertSlots)) {
+    engine.expert_wave_slots = static_cast<int>(values.integer(kExpertSlots));
+  }
+  engine.populate = !values.flag(kNoPopulate);
+  return engine;
+}
+
+ThreadPoolOptions thread_options(const OptionValues& values) {
+  ThreadPoolOptions threads;
+  if (values.given(kThreads)) threads.threads = static_cast<int>(values.integer(kThreads));
+  return threads;
+}
+
+LogOptions log_options(const OptionValues& values) {
+  LogOptions log;
+  log.level = values.flag(kVerbose) ? LogLevel::kInfo : LogLevel::kWarning;
+  return log;
+}
+
+Status check_engine_options(const OptionValues& values) {
+  if (!values.flag(kReference)) return Status::ok();
+  for (const OptionSpec* option : {&kCpu, &kCacheFormat, &kNumeric}) {
+    if (!values.given(*option)) continue;
+    return invalid_argument(fmt::format("{} has no effect with {}", values.source(*option),
+                                        values.source(kReference)));
+  }
+  return Status::ok();
+}
+
+Result<std::string> find_model(const OptionValues& values) {
+  if (const auto model = values.argument("MODEL")) return *model;
+  if (values.given(kPocket)) return values.text(kPocket);
+  Result<std::string> pocket = find_shared_file("models/pocket");
+  if (!pocket.is_ok()) return pocket.status().with_context("no MODEL is named");
+  return pocket;
+}
+
+Result<std::unique_ptr<Engine>> load_engine(Context& context, EngineOptions options) {
+  // The total is known with the first call only.
+  std::unique_ptr<ProgressBar> bar;
+  options.progress = [&](int64_t done, int64_t total) {
+    if (bar == nullptr) {
+      bar = std::make_unique<ProgressBar>(
+          context.clock, ProgressOptions{.label = "loading", .total = static_cast<uint64_t>(total)});
+    }
+    const auto now = static_cast<uint64_t>(done);
+    if (now > bar->done()) bar->advance(now - bar->done());
+  };
+  return Engine::load(context, std::move(options));
+}
+
+}  // namespace motley

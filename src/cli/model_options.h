@@ -1,0 +1,37 @@
+// From options to what the engine takes.
+// Thread rule: pure functions, except for the file system.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/option_spec.h"
+#include "cli/option_values.h"
+#include "engine/engine.h"
+#include "engine/scheduler.h"
+
+namespace motley {
+
+// The options that the functions below read.
+std::vector<OptionSpec> engine_option_table();
+
+// Everything but progress and drafts. REQUIRES: the verb's table has engine_option_table().
+EngineOptions engine_options(const OptionValues& values, std::string model);
+// The same without the profile and --reference, for a verb that sets them itself.
+EngineOptions shared_engine_options(const OptionValues& values, std::string model);
+
+// Threads and log level.
+ThreadPoolOptions thread_options(const OptionValues& values);
+LogOptions log_options(const OptionValues& values);
+
+// Rules between engine options; a verb's check() calls it.
+Status check_engine_options(const OptionValues& values);
+
+// MODEL, or the pocket model when there is none. kNotFound names the places that were looked at.
+Result<std::string> find_model(const OptionValues& values);
+
+// Loads with a progress bar on standard error.
+Result<std::unique_ptr<Engine>> load_engine(Context& context, EngineOptions options);
+
+}  // namespace motley

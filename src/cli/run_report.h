@@ -1,0 +1,15 @@
+// The result of one generation as JSON.
+// Thread rule: pure function.
+#pragma once
+
+#include <string>
+
+#include "cli/generation_session.h"
+#include "cli/run_options.h"
+
+namespace motley {
+
+std::string run_json(const RunModel& model, const SessionOptions& options,
+                     const GenerationOutcome& outcome);
+
+}  // namespace motley

@@ -1,0 +1,137 @@
+#include "engine/bench_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/system_memory.h"
+#include "engine/sampler.h"
+#include "engine/step_runner.h"
+
+namespace motley {
+namespace {
+
+std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint64_t seed) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(uniform_at(seed, i) * static_cast<double>(vocab));
+  }
+  return tokens;
+}
+
+class BenchRunner {
+ public:
+  BenchRunner(Engine& engine, const BenchOptions& options)
+      : engine_(engine), options_(options), runner_(engine) {}
+
+  Result<BenchRun> run(uint64_t seed) {
+    const int64_t vocab = engine_.decoder().vocab_size();
+    const std::vector<int32_t> tokens =
+        random_tokens(options_.prompt_tokens + options_.generate_tokens, vocab, seed);
+    const std::span<const int32_t> all(tokens);
+    const auto prompt = static_cast<size_t>(options_.prompt_tokens);
+    MOTLEY_ASSIGN_OR_RETURN(Sequence sequence, engine_.create_sequence());
+    sequence.sync(all.first(prompt));
+    const Clock& clock = engine_.context().clock;
+    BenchRun result;
+    int64_t start_ns = clock.now_ns();
+    while (!sequence.pending().empty()) {
+      const int64_t rows =
+          std::min<int64_t>(std::ssize(sequence.pending()), options_.prefill_chunk);
+      MOTLEY_RETURN_IF_ERROR(step(sequence, RowRole::kPrefill, rows));
+    }
+    result.prefill_s = seconds_since(clock, start_ns);
+    start_ns = clock.now_ns();
+    for (const int32_t token : all.subspan(prompt)) {
+      sequence.append(token);
+      MOTLEY_RETURN_IF_ERROR(step(sequence, RowRole::kDecode, 1));
+    }
+    result.decode_s = seconds_since(clock, start_ns);
+    return result;
+  }
+
+ private:
+  Status step(Sequence& sequence, RowRole role, int64_t rows) {
+    batch_.clear();
+    const auto pending = sequence.pending();
+    batch_.add(role, sequence.state(), pending.first(static_cast<size_t>(rows)),
+               {sequence.computed_tokens()});
+    // As in a generation: logits for a decoded token and for the last one of the prompt.
+    const bool wants_logits = rows == std::ssize(pending);
+    const auto last = static_cast<int32_t>(batch_.rows() - 1);
+    MOTLEY_RETURN_IF_ERROR(runner_.run(
+        batch_, wants_logits ? std::span(&last, 1) : std::span<const int32_t>(), observer_,
+        &logits_));
+    if (wants_logits) chosen_ = argmax(logits_);
+    return Status::ok();
+  }
+
+  Engine& engine_;
+  const BenchOptions& options_;
+  StepRunner runner_;
+  StepObserver observer_;
+  Batch batch_;
+  std::vector<float> logits_;
+  int32_t chosen_ = 0;
+};
+
+// The unit that the backend's matrix kernels use for these weights.
+std::string numbers_of(const LoadedModel& model, NumericProfile profile) {
+  for (const TensorSpec& tensor : model.spec.tensors) {
+    if (tensor.role != TensorRole::kExperts) continue;
+    const TensorHandle handle{static_cast<int32_t>(&tensor - model.spec.tensors.data())};
+    if (model.weights.expert(handle, 0).format == WeightFormat::kMlxAffine) return "int8";
+  }
+  return profile == NumericProfile::kFast ? "bfloat16" : "float32";
+}
+
+}  // namespace
+
+Result<std::vector<MachineRates>> measure_machine(const Clock& clock,
+                                                  const MachineRatesOptions& options) {
+  int64_t bytes = options.read_bytes;
+  if (bytes == 0) {
+    MOTLEY_ASSIGN_OR_RETURN(const SystemMemory memory, read_system_memory());
+    bytes = read_test_bytes(static_cast<int64_t>(memory.usable_now_bytes()));
+  }
+  std::vector<int> counts;
+  for (int threads = 1; threads < options.threads; threads *= 2) counts.push_back(threads);
+  counts.push_back(options.threads);
+  std::vector<MachineRates> rates;
+  for (const int count : counts) {
+    if (options.progress) options.progress(fmt::format("machine, {} threads", count));
+    ThreadPool threads({.threads = count});
+    MachineRates& entry = rates.emplace_back();
+    entry.threads = count;
+    MOTLEY_ASSIGN_OR_RETURN(entry.read_bytes_per_s,
+                            measure_read_bytes_per_s(bytes, threads, clock));
+    entry.peaks = measure_peak_rates(options.isa, threads, clock);
+  }
+  return rates;
+}
+
+Result<ModelBench> bench_model(Engine& engine, const BenchOptions& options) {
+  const int64_t tokens = options.prompt_tokens + options.generate_tokens;
+  if (tokens > engine.context_length()) {
+    return invalid_argument(fmt::format("{} prompt and {} generated tokens exceed the context of {}",
+                                        options.prompt_tokens, options.generate_tokens,
+                                        engine.context_length()));
+  }
+  ModelBench bench;
+  bench.model = engine.options().model.string();
+  bench.numerics = engine.numerics_name();
+  bench.threads = engine.context().threads.size();
+  bench.options = options;
+  bench.cost = token_cost(engine.spec(), engine.model().weights, engine.layout());
+  bench.matrix_numbers = numbers_of(engine.model(), engine.ops().profile);
+  BenchRunner runner(engine, options);
+  for (int64_t i = 0; i < options.repeat; ++i) {
+    if (options.progress) options.progress(fmt::format("run {} of {}", i + 1, options.repeat));
+    MOTLEY_ASSIGN_OR_RETURN(const BenchRun run,
+                            runner.run(options.seed + static_cast<uint64_t>(i)));
+    bench.runs.push_back(run);
+  }
+  return bench;
+}
+
+}  // namespace motley

@@ -1,0 +1,79 @@
+// Speed of a loaded model on random tokens, held against what the machine can reach.
+//
+// Prefill runs the prompt in chunks; decode runs one row a step after it, each with a random token,
+// so that routed experts vary as in real text. Needs no tokenizer.
+// Thread rule: one thread; nothing else should run on the machine.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "engine/token_cost.h"
+#include "ops/cpu/peak_rates.h"
+
+namespace motley {
+
+// What was measured with a number of threads.
+struct MachineRates {
+  int threads = 0;
+  double read_bytes_per_s = 0;
+  std::vector<PeakRate> peaks;
+};
+
+struct MachineRatesOptions {
+  CpuIsa isa = CpuIsa::kPortable;
+  int threads = 1;          // the most; also measured: 1 and the powers of two below
+  int64_t read_bytes = 0;   // size of the read test; 0: chosen by cache and memory
+  std::function<void(const std::string& stage)> progress;
+};
+// In ascending order of threads.
+Result<std::vector<MachineRates>> measure_machine(const Clock& clock,
+                                                  const MachineRatesOptions& options);
+
+struct BenchOptions {
+  int64_t prompt_tokens = 512;
+  int64_t generate_tokens = 64;
+  int64_t repeat = 3;
+  int64_t prefill_chunk = 512;
+  uint64_t seed = 1;
+  std::function<void(const std::string& stage)> progress;
+};
+
+struct BenchRun {
+  double prefill_s = 0;
+  double decode_s = 0;
+};
+
+struct ModelBench {
+  std::string model;
+  std::string numerics;
+  int threads = 0;
+  double load_s = 0;  // set by the caller
+  BenchOptions options;
+  std::vector<BenchRun> runs;
+  TokenCost cost;
+  std::vector<MachineRates> machine;  // set by the caller; may be empty
+  std::string matrix_numbers;         // which peak the prefill is held against: "int8", ...
+
+  // Of the fastest run.
+  double prefill_tokens_per_s() const;
+  double decode_tokens_per_s() const;
+  // Bytes that a token reads, at the middle of the decoded stretch.
+  int64_t bytes_per_token() const;
+  double decode_bytes_per_s() const;
+  double prefill_multiply_adds_per_s() const;
+  // Of the rates with the most threads; 0 without a measurement.
+  double bandwidth_share() const;
+  double matrix_share() const;
+
+  std::string table() const;
+  std::string json() const;
+};
+
+// kInvalidArgument when prompt and generated tokens exceed the context.
+Result<ModelBench> bench_model(Engine& engine, const BenchOptions& options);
+
+}  // namespace motley

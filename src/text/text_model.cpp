@@ -1,0 +1,91 @@
+#include "text/text_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+namespace motley {
+namespace {
+
+void set_token(const char* name, const std::optional<std::string>& token,
+               nlohmann::ordered_json* context) {
+  if (token) (*context)[name] = *token;
+}
+
+}  // namespace
+
+std::vector<std::string> TextModel::thinking_switches() const {
+  std::vector<std::string> switches;
+  if (!chat_template) return switches;
+  const std::vector<std::string> variables = chat_template->variables();
+  for (const char* name : {"enable_thinking", "thinking"}) {
+    if (std::find(variables.begin(), variables.end(), name) != variables.end()) {
+      switches.emplace_back(name);
+    }
+  }
+  return switches;
+}
+
+std::vector<TokenId> TextModel::stop_tokens(std::span<const int32_t> from_model) const {
+  std::vector<TokenId> tokens(from_model.begin(), from_model.end());
+  if (config.eos_token) {
+    const auto id = tokenizer.token_id(*config.eos_token);
+    if (id && std::find(tokens.begin(), tokens.end(), *id) == tokens.end()) tokens.push_back(*id);
+  }
+  return tokens;
+}
+
+Result<std::vector<TokenId>> TextModel::encode_prompt(std::string_view prompt,
+                                                      bool rendered) const {
+  MOTLEY_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, tokenizer.encode(prompt));
+  if (rendered || !config.add_bos_token || !config.bos_token) return tokens;
+  const auto bos = tokenizer.token_id(*config.bos_token);
+  if (bos && (tokens.empty() || tokens.front() != *bos)) tokens.insert(tokens.begin(), *bos);
+  return tokens;
+}
+
+Result<std::string> render_chat(const TextModel& model, const ChatRequest& request) {
+  if (!model.chat_template) {
+    MOTLEY_RETURN_IF_ERROR(model.chat_template_error);
+    return unsupported("the model has no chat template; give it raw text instead (--raw)");
+  }
+  nlohmann::ordered_json context = nlohmann::ordered_json::object();
+  context["messages"] = *request.messages;
+  if (request.tools != nullptr) context["tools"] = *request.tools;
+  context["add_generation_prompt"] = request.add_generation_prompt;
+  set_token("bos_token", model.config.bos_token, &context);
+  set_token("eos_token", model.config.eos_token, &context);
+  set_token("pad_token", model.config.pad_token, &context);
+  if (request.think) {
+    const std::vector<std::string> switches = model.thinking_switches();
+    if (switches.empty()) {
+      return unsupported("the chat template has no switch for reasoning; leave out --think");
+    }
+    for (const std::string& name : switches) context[name] = *request.think;
+  }
+  Result<std::string> text = model.chat_template->render(context);
+  if (!text.is_ok()) return text.status().with_context("chat template");
+  return text;
+}
+
+Result<TextModel> load_text_model(const std::string& directory) {
+  const std::string tokenizer_path = (std::filesystem::path(directory) / "tokenizer.json").string();
+  MOTLEY_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(tokenizer_path));
+  TextModel model{std::move(tokenizer), std::nullopt, {}, {}};
+  MOTLEY_ASSIGN_OR_RETURN(model.config, TokenizerConfig::load_directory(directory));
+  const Status agreement = model.config.check_against(model.tokenizer);
+  if (!agreement.is_ok()) return agreement.with_context(directory);
+  const std::string* source = model.config.chat_template();
+  if (source == nullptr) return model;
+  Result<ChatTemplate> parsed = ChatTemplate::parse(*source);
+  if (parsed.is_ok()) {
+    model.chat_template.emplace(std::move(parsed).value());
+  } else {
+    model.chat_template_error = parsed.status().with_context(directory + ": chat template");
+  }
+  return model;
+}
+
+}  // namespace motley
