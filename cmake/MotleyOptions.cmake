@@ -12,17 +12,19 @@ endif()
 add_library(motley_options INTERFACE)
 target_include_directories(motley_options INTERFACE "${CMAKE_SOURCE_DIR}/src")
 # Designated initialisers leave members at their defaults on purpose.
-target_compile_options(motley_options INTERFACE -Wall -Wextra -Wconversion -Wshadow
-                       -Wno-missing-field-initializers)
+# nvcc takes none of these flags; the CUDA folder sets its own.
+target_compile_options(motley_options INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wconversion;-Wshadow;-Wno-missing-field-initializers>")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # False alarms of g++ 12 inside std::string and std::map once they are inlined.
-  target_compile_options(motley_options INTERFACE -Wno-restrict -Wno-maybe-uninitialized)
+  target_compile_options(motley_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-maybe-uninitialized>")
 endif()
 if(MOTLEY_WERROR)
-  target_compile_options(motley_options INTERFACE -Werror)
+  target_compile_options(motley_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
 # One arithmetic everywhere: no contraction the source does not ask for (R5).
-target_compile_options(motley_options INTERFACE -ffp-contract=off)
+target_compile_options(motley_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
 if(MOTLEY_SANITIZE)
   target_compile_options(motley_options INTERFACE -fsanitize=${MOTLEY_SANITIZE}
                          -fno-omit-frame-pointer -fno-sanitize-recover=all)

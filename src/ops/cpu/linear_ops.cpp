@@ -46,9 +46,17 @@ Functions functions_of(CpuIsa isa, NumericProfile profile) {
 }  // namespace
 
 LinearKernels linear_kernels(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kPortable:
+      return linear_kernels_portable();
 #if defined(__x86_64__)
-  if (isa == CpuIsa::kAvx512 || isa == CpuIsa::kAmx) return linear_kernels_avx512();
+    case CpuIsa::kAvx512:
+      return linear_kernels_avx512();
 #endif
+    default:
+      break;
+  }
+  MOTLEY_CHECK(false, "this program has no kernels of that instruction set");
   return linear_kernels_portable();
 }
 

@@ -1,0 +1,145 @@
+#include <vector>
+
+#include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/cuda_stream.h"
+#include "ops/cuda/device_math.cuh"
+
+namespace motley::cuda {
+namespace {
+
+constexpr int kThreads = 128;
+constexpr int kMaxTaps = 8;  // kernel sizes up to 8; the families use 4
+constexpr int kRowsPerBlock = 32;
+
+struct Segment {
+  int32_t first_row;
+  int32_t rows;
+  Rows window;
+};
+
+struct Call {
+  ConstRows u;
+  const float* weight;
+  Rows y;
+  const Segment* segments;
+  int channels;
+  int taps;
+};
+
+// Input of channel c at row `row` of the segment; rows before it come from the window.
+__device__ float input_at(const Call& call, const Segment& segment, int row, int c) {
+  if (row >= 0) return call.u.row(segment.first_row + row)[c];
+  return segment.window.row(row + call.taps - 1)[c];
+}
+
+// Grid: (channel blocks, blocks of kRowsPerBlock rows, segments). With kUpdate one block has all
+// rows of a segment and also stores its window.
+template <int kTaps, bool kUpdate>
+__global__ void __launch_bounds__(kThreads) convolution_kernel(Call call) {
+  const Segment segment = call.segments[blockIdx.z];
+  const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  const int begin = static_cast<int>(blockIdx.y) * kRowsPerBlock;
+  const int end = min(begin + kRowsPerBlock, segment.rows);
+  if (c >= call.channels || begin >= end) return;
+  float weight[kTaps];
+  float recent[kTaps];
+#pragma unroll
+  for (int j = 0; j < kTaps; ++j) weight[j] = call.weight[c * kTaps + j];
+#pragma unroll
+  for (int j = 1; j < kTaps; ++j) recent[j] = input_at(call, segment, begin - kTaps + j, c);
+  for (int row = begin; row < end; ++row) {
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j + 1 < kTaps; ++j) recent[j] = recent[j + 1];
+    recent[kTaps - 1] = call.u.row(segment.first_row + row)[c];
+#pragma unroll
+    for (int j = 0; j < kTaps; ++j) sum = fmaf(weight[j], recent[j], sum);
+    call.y.row(segment.first_row + row)[c] = silu(sum);
+  }
+  if constexpr (kUpdate) {
+#pragma unroll
+    for (int j = 0; j + 1 < kTaps; ++j) segment.window.row(j)[c] = recent[j + 1];
+  }
+}
+
+// After the convolution: the window becomes the last taps - 1 inputs.
+template <int kTaps>
+__global__ void __launch_bounds__(kThreads) window_kernel(Call call) {
+  const Segment segment = call.segments[blockIdx.z];
+  const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (c >= call.channels) return;
+  float last[kTaps];
+#pragma unroll
+  for (int j = 0; j + 1 < kTaps; ++j) {
+    last[j] = input_at(call, segment, segment.rows - kTaps + 1 + j, c);
+  }
+#pragma unroll
+  for (int j = 0; j + 1 < kTaps; ++j) segment.window.row(j)[c] = last[j];
+}
+
+template <int kTaps>
+void launch(CudaStream& stream, const Call& call, int64_t max_rows, size_t segments) {
+  const auto z = static_cast<unsigned>(segments);
+  const unsigned x = grid_of(call.channels, kThreads);
+  if (max_rows <= kRowsPerBlock) {
+    convolution_kernel<kTaps, true><<<dim3(x, 1, z), kThreads, 0, stream.handle()>>>(call);
+    return;
+  }
+  convolution_kernel<kTaps, false>
+      <<<dim3(x, grid_of(max_rows, kRowsPerBlock), z), kThreads, 0, stream.handle()>>>(call);
+  window_kernel<kTaps><<<dim3(x, 1, z), kThreads, 0, stream.handle()>>>(call);
+}
+
+void launch_taps(CudaStream& stream, const Call& call, int64_t max_rows, size_t segments) {
+  switch (call.taps) {
+    case 1:
+      return launch<1>(stream, call, max_rows, segments);
+    case 2:
+      return launch<2>(stream, call, max_rows, segments);
+    case 3:
+      return launch<3>(stream, call, max_rows, segments);
+    case 4:
+      return launch<4>(stream, call, max_rows, segments);
+    case 5:
+      return launch<5>(stream, call, max_rows, segments);
+    case 6:
+      return launch<6>(stream, call, max_rows, segments);
+    case 7:
+      return launch<7>(stream, call, max_rows, segments);
+    case kMaxTaps:
+      return launch<kMaxTaps>(stream, call, max_rows, segments);
+    default:
+      stream.note(cudaErrorNotSupported, "causal_convolution with more than 8 taps");
+  }
+}
+
+void causal_convolution(Stream& any, const ConstTensorView& u, const ConstTensorView& weight,
+                        std::span<const ConvolutionSegment> segments, const TensorView& y) {
+  CudaStream& stream = cuda_stream(any);
+  Arena::Scope scope(stream.scratch());
+  std::vector<Segment> items;
+  int64_t max_rows = 0;
+  for (const ConvolutionSegment& segment : segments) {
+    if (segment.rows.rows == 0) continue;
+    items.push_back({segment.rows.first_row, segment.rows.rows, rows_of(segment.window)});
+    max_rows = segment.rows.rows > max_rows ? segment.rows.rows : max_rows;
+  }
+  if (items.empty()) return;
+  Call call{};
+  call.u = rows_of(u);
+  call.weight = floats_of(weight);
+  call.y = rows_of(y);
+  call.segments = stream.upload<Segment>(items);
+  call.channels = static_cast<int>(u.cols());
+  call.taps = static_cast<int>(weight.cols());
+  launch_taps(stream, call, max_rows, items.size());
+  stream.check_launch("causal_convolution");
+}
+
+}  // namespace
+
+ConvolutionOps convolution_ops() {
+  return {causal_convolution};
+}
+
+}  // namespace motley::cuda

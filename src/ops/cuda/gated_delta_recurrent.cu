@@ -1,0 +1,161 @@
+#include <vector>
+
+#include "ops/cuda/cuda_stream.h"
+#include "ops/cuda/device_math.cuh"
+#include "ops/cuda/gated_delta_kernels.h"
+
+namespace motley::cuda {
+namespace {
+
+constexpr int kWarps = 4;     // parts that the key dimension is cut into
+constexpr int kColumns = 32;  // columns of S per block, one per lane
+constexpr int kMaxKeyDim = 256;
+
+struct Segment {
+  int32_t first_row;
+  int32_t rows;
+  float* state;  // [value_heads, key_head_dim, value_head_dim]
+};
+
+struct Call {
+  ConstRows qkv;
+  ConstRows beta;
+  ConstRows decay;
+  const float* a_log;
+  const float* dt_bias;
+  Rows out;
+  const Segment* segments;
+  GatedDeltaShape shape;
+};
+
+// One row's q and k of a head, normalised; q carries key_dim^-1/2. Warp 0 does q, warp 1 does k.
+__device__ void load_query_key(const Call& call, const float* row, int key_head, float* q,
+                               float* k) {
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  if (warp > 1) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int dim = call.shape.key_head_dim;
+  const float* in = row + (int64_t{warp} * call.shape.key_heads + key_head) * dim;
+  float* out = warp == 0 ? q : k;
+  float sum = 0;
+  for (int i = lane; i < dim; i += 32) sum += in[i] * in[i];
+  float scale = rsqrtf(warp_sum(sum) + 1e-6f);
+  if (warp == 0) scale *= rsqrtf(static_cast<float>(dim));
+  for (int i = lane; i < dim; i += 32) out[i] = in[i] * scale;
+}
+
+// Sum over the warps' parts of a column, in order; every thread of the column gets it.
+__device__ float column_sum(float value, float (&partial)[kWarps][kColumns]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  partial[threadIdx.x / 32][lane] = value;
+  __syncthreads();
+  float total = 0;
+#pragma unroll
+  for (int warp = 0; warp < kWarps; ++warp) total += partial[warp][lane];
+  return total;
+}
+
+// Grid: (column blocks, value heads, segments). Each thread holds kRows elements of one column.
+template <int kRows>
+__global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
+  __shared__ float q[2][kMaxKeyDim];
+  __shared__ float k[2][kMaxKeyDim];
+  __shared__ float read_parts[kWarps][kColumns];
+  __shared__ float out_parts[kWarps][kColumns];
+  const Segment segment = call.segments[blockIdx.z];
+  const GatedDeltaShape& shape = call.shape;
+  const int head = static_cast<int>(blockIdx.y);
+  const int key_head = head / (shape.value_heads / shape.key_heads);
+  const int column = static_cast<int>(blockIdx.x) * kColumns + static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int base = warp * kRows;
+  const bool active = column < shape.value_head_dim;
+  float* state =
+      segment.state + (int64_t{head} * shape.key_head_dim + base) * shape.value_head_dim + column;
+  float s[kRows];
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const bool inside = active && base + i < shape.key_head_dim;
+    s[i] = inside ? state[int64_t{i} * shape.value_head_dim] : 0.0f;
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * kMaxKeyDim; i += 32 * kWarps) {
+    q[i / kMaxKeyDim][i % kMaxKeyDim] = 0;
+    k[i / kMaxKeyDim][i % kMaxKeyDim] = 0;
+  }
+  __syncthreads();
+  const float rate = expf(call.a_log[head]);
+  for (int t = 0; t < segment.rows; ++t) {
+    const int64_t row = segment.first_row + t;
+    const float* in = call.qkv.row(row);
+    const float* q_row = q[t % 2] + base;
+    const float* k_row = k[t % 2] + base;
+    load_query_key(call, in, key_head, q[t % 2], k[t % 2]);
+    const float decay = expf(-rate * softplus(call.decay.row(row)[head] + call.dt_bias[head]));
+    const float beta = sigmoid(call.beta.row(row)[head]);
+    const float v = active ? in[int64_t{2} * shape.key_heads * shape.key_head_dim +
+                                int64_t{head} * shape.value_head_dim + column]
+                           : 0.0f;
+    __syncthreads();
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      s[i] *= decay;
+      sum = fmaf(s[i], k_row[i], sum);
+    }
+    const float update = beta * (v - column_sum(sum, read_parts));
+    sum = 0;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      s[i] = fmaf(k_row[i], update, s[i]);
+      sum = fmaf(s[i], q_row[i], sum);
+    }
+    const float out = column_sum(sum, out_parts);
+    if (warp == 0 && active) {
+      call.out.row(row)[int64_t{head} * shape.value_head_dim + column] = out;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    if (active && base + i < shape.key_head_dim) state[int64_t{i} * shape.value_head_dim] = s[i];
+  }
+}
+
+}  // namespace
+
+void gated_delta_recurrent(Stream& any, const GatedDeltaArgs& args) {
+  CudaStream& stream = cuda_stream(any);
+  Arena::Scope scope(stream.scratch());
+  const GatedDeltaShape& shape = args.shape;
+  if (shape.key_head_dim > kMaxKeyDim) {
+    stream.note(cudaErrorNotSupported, "gated_delta.recurrent: key heads over 256");
+    return;
+  }
+  std::vector<Segment> segments;
+  for (const GatedDeltaSegment& segment : args.segments) {
+    if (segment.rows.rows == 0) continue;
+    segments.push_back(
+        {segment.rows.first_row, segment.rows.rows, reinterpret_cast<float*>(segment.state.data)});
+  }
+  if (segments.empty()) return;
+  const Call call{rows_of(args.qkv),
+                  rows_of(args.beta),
+                  rows_of(args.decay),
+                  floats_of(args.a_log),
+                  floats_of(args.dt_bias),
+                  rows_of(args.out),
+                  stream.upload<Segment>(segments),
+                  shape};
+  const dim3 grid(grid_of(shape.value_head_dim, kColumns), static_cast<unsigned>(shape.value_heads),
+                  static_cast<unsigned>(segments.size()));
+  const int rows = static_cast<int>(divide_up(shape.key_head_dim, kWarps));
+  if (rows <= 8) {
+    recurrent_kernel<8><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
+  } else if (rows <= 32) {
+    recurrent_kernel<32><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
+  } else {
+    recurrent_kernel<64><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
+  }
+  stream.check_launch("gated_delta.recurrent");
+}
+
+}  // namespace motley::cuda

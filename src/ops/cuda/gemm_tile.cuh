@@ -1,0 +1,188 @@
+// What the tile kernels of gemm.h share: the call, the copies into shared memory, the weights.
+//
+// Tile: 128 rows of W against 128 rows of x, K in stages of 64. The x part of a stage holds 128
+// rows of 128 bytes, 16-byte chunks swizzled by row % 8 (the 128-byte swizzle of wgmma, free of
+// bank conflicts for ldmatrix).
+#pragma once
+
+#include "ops/cuda/device_math.cuh"
+#include "ops/cuda/prepared_rows.h"
+#include "ops/cuda/tensor_core.cuh"
+#include "ops/cuda/weight_units.cuh"
+
+namespace motley::cuda {
+
+inline constexpr int kGemmThreads = 256;
+inline constexpr int kTileW = 128;
+inline constexpr int kTileX = 128;
+inline constexpr int kTileK = 64;
+
+struct GemmItem {
+  const uint8_t* codes;
+  const uint8_t* scales;
+  const uint8_t* biases;
+  const int32_t* x_ids;    // null: first_x + i
+  const int32_t* out_ids;  // null: first_out + i
+  int32_t first_x;
+  int32_t first_out;
+  int32_t count;
+};
+
+// Rows [first, first + 128) of an item's list.
+struct GemmTile {
+  int32_t item;
+  int32_t first;
+};
+
+struct GemmCall {
+  GemmItem single;
+  const GemmItem* items;  // device memory, or null: `single`
+  const GemmTile* tiles;  // with `items`: one per blockIdx.y
+  PreparedRows x;
+  float* y;
+  int64_t y_stride;
+  int64_t code_stride;
+  int64_t scale_stride;
+  int rows;  // of W
+  int cols;
+  int group_log2;
+  int group_count;
+  bool scales_are_f16;
+};
+
+// kXTiles: how many times 128 rows of x.
+template <int kBits, int kXTiles>
+struct GemmStage {
+  static constexpr int kRowBytes = kTileK * kBits / 8;
+  static constexpr int kCopy = kRowBytes % 16 == 0 ? 16 : 8;
+  static constexpr int kPitch = kRowBytes + (kBits == kPlainBits ? 64 : kBits == 8 ? 32 : 16);
+  static constexpr int kXBytes = kXTiles * kTileX * kTileK * 2;
+  // A multiple of 1,024, so that every stage keeps the alignment of the swizzle.
+  static constexpr int kCodeBytes = (kTileW * kPitch + 1023) / 1024 * 1024;
+  static constexpr int kBytes = kXBytes + kCodeBytes;
+  static constexpr int kDepth = kBits == kPlainBits ? 3 : 4;  // mma kernel
+  static constexpr int kDeepDepth = kBits >= 8 ? 4 : 5;       // wgmma kernel
+  static constexpr int kSharedBytes = kDepth * kBytes + 1024;
+  static constexpr int kDeepSharedBytes = kDeepDepth * kBytes + 1024;
+};
+
+__device__ inline int x_chunk_offset(int row, int chunk) {
+  return row * 128 + ((chunk ^ (row & 7)) * 16);
+}
+
+// The rows of x that this thread copies: 8 chunks a row over 256 threads, rows 32 apart.
+template <int kXTiles>
+struct GemmSources {
+  const __nv_bfloat16* x[4 * kXTiles];  // null: no such row
+};
+
+template <int kXTiles>
+__device__ inline GemmSources<kXTiles> find_sources(const GemmCall& call, const GemmItem& item,
+                                                    int first) {
+  GemmSources<kXTiles> sources;
+#pragma unroll
+  for (int i = 0; i < 4 * kXTiles; ++i) {
+    const int index = first + static_cast<int>(threadIdx.x) / 8 + 32 * i;
+    sources.x[i] = nullptr;
+    if (index >= item.count) continue;
+    const int64_t row = item.x_ids == nullptr ? item.first_x + index : item.x_ids[index];
+    sources.x[i] = call.x.pieces + row * call.x.padded_cols + threadIdx.x % 8 * 8;
+  }
+  return sources;
+}
+
+template <int kBits, int kXTiles>
+__device__ inline void issue_gemm_stage(const GemmCall& call, const GemmItem& item,
+                                        const GemmSources<kXTiles>& sources, int w0, int stage,
+                                        uint8_t* target) {
+  using Stage = GemmStage<kBits, kXTiles>;
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < 4 * kXTiles; ++i) {
+    const __nv_bfloat16* source = sources.x[i];
+    copy_async_16(target + x_chunk_offset(thread / 8 + 32 * i, thread % 8),
+                  source == nullptr ? call.x.pieces : source + stage * kTileK,
+                  source == nullptr ? 0 : 16);
+  }
+  uint8_t* codes = target + Stage::kXBytes;
+  constexpr int kChunks = Stage::kRowBytes / Stage::kCopy;
+  const int row_bytes = static_cast<int>(static_cast<int64_t>(call.cols) * kBits / 8);
+#pragma unroll
+  for (int chunk = thread; chunk < kTileW * kChunks; chunk += kGemmThreads) {
+    const int row = chunk / kChunks;
+    const int at = chunk % kChunks * Stage::kCopy;
+    const int offset = stage * Stage::kRowBytes + at;
+    const bool inside = w0 + row < call.rows && offset < row_bytes;
+    const uint8_t* source = item.codes + (inside ? (w0 + row) * call.code_stride + offset : 0);
+    if constexpr (Stage::kCopy == 16) {
+      copy_async_16(codes + row * Stage::kPitch + at, source,
+                    inside ? min(row_bytes - offset, 16) : 0);
+    } else {
+      copy_async_small<8>(codes + row * Stage::kPitch + at, source, inside);
+    }
+  }
+}
+
+// Scale (low half) and bias (high half) of one row of W for one group, as they lie in the file.
+__device__ inline uint32_t load_group_scale(const GemmCall& call, const GemmItem& item, int row,
+                                            int group) {
+  const int64_t at = static_cast<int64_t>(min(row, call.rows - 1)) * call.scale_stride +
+                     2 * min(group, call.group_count - 1);
+  const uint32_t scale = *reinterpret_cast<const uint16_t*>(item.scales + at);
+  const uint32_t bias = *reinterpret_cast<const uint16_t*>(item.biases + at);
+  return scale | (bias << 16);
+}
+
+struct GemmPlace {
+  GemmItem item;
+  int w0;     // first row of W
+  int first;  // first entry of the item's list
+};
+
+template <int kXTiles>
+__device__ inline GemmPlace find_place(const GemmCall& call) {
+  GemmPlace place;
+  place.item = call.single;
+  place.first = static_cast<int>(blockIdx.y) * kTileX * kXTiles;
+  if (call.items != nullptr) {
+    const GemmTile tile = call.tiles[blockIdx.y];
+    place.item = call.items[tile.item];
+    place.first = tile.first;
+  }
+  place.w0 = static_cast<int>(blockIdx.x) * kTileW;
+  return place;
+}
+
+// The four pairs of a unit with scale and bias applied, rounded once: fused in bfloat16 where code,
+// scale and bias are exact in it, else in float32.
+template <int kBits>
+__device__ inline void scaled_unit(const GemmCall& call, const uint8_t* row, int unit,
+                                   uint32_t group_scale, uint32_t (&pairs)[4]) {
+  if constexpr (kBits == kPlainBits) {
+    decode_unit<kBits>(row, unit, pairs);
+    return;
+  }
+  if (kBits <= 6 && !call.scales_are_f16) {
+    decode_unit<kBits, false>(row, unit, pairs);
+    const uint32_t scale = __byte_perm(group_scale, 0, 0x1010);
+    const uint32_t bias = __byte_perm(group_scale, 0, 0x3232);
+#pragma unroll
+    for (int j = 0; j < 4; ++j) pairs[j] = fma_bf16x2(pairs[j], scale, bias);
+    return;
+  }
+  decode_unit<kBits>(row, unit, pairs);
+  float scale = low_bf16(group_scale);
+  float bias = high_bf16(group_scale);
+  if (call.scales_are_f16) {
+    scale = __half2float(__ushort_as_half(static_cast<uint16_t>(group_scale)));
+    bias = __half2float(__ushort_as_half(static_cast<uint16_t>(group_scale >> 16)));
+  }
+  bias = fmaf(scale, code_centre<kBits>(), bias);
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    pairs[j] =
+        pack_bf16(fmaf(scale, low_bf16(pairs[j]), bias), fmaf(scale, high_bf16(pairs[j]), bias));
+  }
+}
+
+}  // namespace motley::cuda

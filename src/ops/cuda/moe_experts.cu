@@ -1,0 +1,192 @@
+#include <algorithm>
+#include <vector>
+
+#include "ops/cuda/cuda_ops.h"
+#include "ops/cuda/cuda_stream.h"
+#include "ops/cuda/gemm.h"
+#include "ops/cuda/matvec.h"
+#include "ops/cuda/moe_kernels.h"
+#include "ops/cuda/scalar_linear.h"
+
+namespace motley::cuda {
+namespace {
+
+// The pairs of one role, expert after expert: pair i of the list is row i of the hidden buffers.
+struct PairList {
+  struct Item {
+    const ExpertWeights* weights;
+    int32_t first;
+    int32_t count;
+  };
+  std::vector<Item> items;
+  std::vector<int32_t> x_rows;
+  std::vector<int32_t> pairs;
+  int max_count = 0;
+};
+
+PairList list_pairs(std::span<const ExpertWork> work, int experts_per_token, int64_t row_begin,
+                    int64_t row_end) {
+  PairList list;
+  for (const ExpertWork& item : work) {
+    const auto first = static_cast<int32_t>(list.pairs.size());
+    for (const int32_t pair : item.pairs) {
+      const int32_t row = pair / experts_per_token;
+      if (row < row_begin || row >= row_end) continue;
+      list.x_rows.push_back(row);
+      list.pairs.push_back(pair);
+    }
+    const int32_t count = static_cast<int32_t>(list.pairs.size()) - first;
+    if (count == 0) continue;
+    list.items.push_back({item.weights, first, count});
+    list.max_count = std::max(list.max_count, count);
+  }
+  return list;
+}
+
+// The list on the device, and what gate and up write.
+struct PairBuffers {
+  const int32_t* x_rows;
+  const int32_t* pairs;
+  TensorView gate;  // [pairs, intermediate]
+  TensorView up;
+};
+
+bool one_shape(const PairList& list, bool (*takes)(const WeightMatrix&)) {
+  const ExpertWeights& first = *list.items[0].weights;
+  const auto same = [takes](const WeightMatrix& a, const WeightMatrix& b) {
+    constexpr NumericProfile kAny = NumericProfile::kFast;
+    return takes(b) && a.rows == b.rows && a.codes.row_bytes == b.codes.row_bytes &&
+           a.scales.row_bytes == b.scales.row_bytes &&
+           matvec_shape(a, kAny) == matvec_shape(b, kAny);
+  };
+  for (const PairList::Item& item : list.items) {
+    if (!same(first.gate, item.weights->gate) || !same(first.gate, item.weights->up) ||
+        !same(first.down, item.weights->down)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Gate and up of every expert, then down of every expert.
+std::vector<MatvecJob> list_jobs(const PairList& list, const PairBuffers& buffers,
+                                 const TensorView& pair_out) {
+  std::vector<MatvecJob> jobs;
+  const auto add = [&](const WeightMatrix& weights, const TensorView& y,
+                       const PairList::Item& item) -> MatvecJob& {
+    jobs.push_back(matvec_job(weights, y));
+    jobs.back().count = item.count;
+    jobs.back().first_x = item.first;
+    jobs.back().first_out = item.first;
+    return jobs.back();
+  };
+  for (const PairList::Item& item : list.items) {
+    add(item.weights->gate, buffers.gate, item).x_ids = buffers.x_rows + item.first;
+    add(item.weights->up, buffers.up, item).x_ids = buffers.x_rows + item.first;
+  }
+  for (const PairList::Item& item : list.items) {
+    add(item.weights->down, pair_out, item).out_ids = buffers.pairs + item.first;
+  }
+  return jobs;
+}
+
+void experts_rows(CudaStream& stream, const ConstTensorView& x, const PairList& list,
+                  const PairBuffers& buffers, const TensorView& pair_out, NumericProfile profile) {
+  const MatvecJob* jobs = stream.upload<MatvecJob>(list_jobs(list, buffers, pair_out));
+  const auto count = static_cast<int64_t>(list.items.size());
+  const ExpertWeights& first = *list.items[0].weights;
+  const MatvecShape in_shape = matvec_shape(first.gate, profile);
+  const MatvecShape out_shape = matvec_shape(first.down, profile);
+  const MatvecRows in = matvec_rows(stream, in_shape, x, {});
+  run_matvec_uniform(stream, in_shape, in, jobs, 2 * count, first.gate.rows, list.max_count);
+  const MatvecRows hidden = matvec_rows(stream, out_shape, buffers.up, buffers.gate);
+  run_matvec_uniform(stream, out_shape, hidden, jobs + 2 * count, count, first.down.rows,
+                     list.max_count);
+}
+
+void experts_tiles(CudaStream& stream, const ConstTensorView& x, const PairList& list,
+                   const PairBuffers& buffers, const TensorView& pair_out) {
+  std::vector<GemmGroup> groups;
+  const auto add = [&groups](const WeightMatrix& weights, const PairList::Item& item) {
+    GemmGroup group;
+    group.weights = weights;
+    group.count = item.count;
+    group.first_x = item.first;
+    group.first_out = item.first;
+    groups.push_back(group);
+    return &groups.back();
+  };
+  const PreparedRows in = prepare_rows(stream, x, {}, 1, RowOrder::kChunkMajor);
+  for (const PairList::Item& item : list.items) {
+    add(item.weights->gate, item)->x_ids = buffers.x_rows + item.first;
+  }
+  run_gemm_groups(stream, groups, in, buffers.gate);
+  groups.clear();
+  for (const PairList::Item& item : list.items) {
+    add(item.weights->up, item)->x_ids = buffers.x_rows + item.first;
+  }
+  run_gemm_groups(stream, groups, in, buffers.up);
+  const PreparedRows hidden =
+      prepare_rows(stream, buffers.up, buffers.gate, 1, RowOrder::kChunkMajor);
+  groups.clear();
+  for (const PairList::Item& item : list.items) {
+    add(item.weights->down, item)->out_ids = buffers.pairs + item.first;
+  }
+  run_gemm_groups(stream, groups, hidden, pair_out);
+}
+
+// Any format, any alignment, mixed shapes.
+void experts_scalar(CudaStream& stream, const ConstTensorView& x, const PairList& list,
+                    const PairBuffers& buffers, const TensorView& pair_out) {
+  const NormOps norm = norm_ops();
+  for (const PairList::Item& item : list.items) {
+    const TensorView gate = buffers.gate.slice_rows(item.first, item.count);
+    const TensorView up = buffers.up.slice_rows(item.first, item.count);
+    const int32_t* rows = buffers.x_rows + item.first;
+    run_scalar_linear(stream, item.weights->gate, x, gate, item.count, rows, nullptr);
+    run_scalar_linear(stream, item.weights->up, x, up, item.count, rows, nullptr);
+    norm.silu_multiply(stream, gate, up, up);
+    run_scalar_linear(stream, item.weights->down, up, pair_out, item.count, nullptr,
+                      buffers.pairs + item.first);
+  }
+}
+
+template <NumericProfile kProfile>
+void experts(Stream& any, const ConstTensorView& x, RowCounts counts, int experts_per_token,
+             std::span<const ExpertWork> work, const TensorView& pair_out) {
+  CudaStream& stream = cuda_stream(any);
+  const int64_t limits[3] = {0, counts.decode, counts.total()};
+  for (int role = 0; role < 2; ++role) {
+    Arena::Scope scope(stream.scratch());
+    const PairList list = list_pairs(work, experts_per_token, limits[role], limits[role + 1]);
+    if (list.items.empty()) continue;
+    const auto pairs = static_cast<int64_t>(list.pairs.size());
+    const int64_t intermediate = list.items[0].weights->gate.rows;
+    std::vector<int32_t> ids = list.x_rows;
+    ids.insert(ids.end(), list.pairs.begin(), list.pairs.end());
+    const int32_t* on_device = stream.upload<int32_t>(ids);
+    const PairBuffers buffers{on_device, on_device + pairs,
+                              scratch_view(stream, DType::kF32, {pairs, intermediate}),
+                              scratch_view(stream, DType::kF32, {pairs, intermediate})};
+    const bool tiles = role == 1 && kProfile == NumericProfile::kFast;
+    const ConstTensorView rows = x.slice_rows(0, limits[role + 1]);
+    if (!one_shape(list, tiles ? gemm_takes : matvec_takes)) {
+      experts_scalar(stream, rows, list, buffers, pair_out);
+    } else if (tiles) {
+      experts_tiles(stream, rows, list, buffers, pair_out);
+    } else {
+      experts_rows(stream, rows, list, buffers, pair_out, kProfile);
+    }
+  }
+}
+
+}  // namespace
+
+MoeOps moe_ops(NumericProfile profile) {
+  if (profile == NumericProfile::kExact) {
+    return {route_softmax, experts<NumericProfile::kExact>, combine};
+  }
+  return {route_softmax, experts<NumericProfile::kFast>, combine};
+}
+
+}  // namespace motley::cuda

@@ -1,0 +1,13 @@
+// Routing and combination, defined in moe_routing.cu; contracts in ops/moe.h.
+#pragma once
+
+#include "ops/moe.h"
+
+namespace motley::cuda {
+
+void route_softmax(Stream& stream, const ConstTensorView& logits, RoutingParams params,
+                   const ConstTensorView& forced, const Routing& routing);
+void combine(Stream& stream, const ConstTensorView& pair_out, const Routing& routing,
+             const ConstTensorView& shared, const TensorView& y);
+
+}  // namespace motley::cuda

@@ -1,0 +1,33 @@
+// Activation rows as the tensor cores take them: bfloat16 in the order of weight_units.cuh.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "ops/cuda/cuda_stream.h"
+#include "tensor/tensor_view.h"
+
+namespace motley::cuda {
+
+// Within each 32 elements along K, 16-byte chunk c holds
+//   kUnitMajor   unit c: elements 8c + (0 4 1 5 2 6 3 7); one lane's operand of the row kernel
+//   kChunkMajor  pair c of units 0..3: elements 8t + c, 8t + c + 4; an ldmatrix row
+enum class RowOrder { kUnitMajor, kChunkMajor };
+
+struct PreparedRows {
+  const __nv_bfloat16* pieces = nullptr;  // [pieces][rows][padded_cols]
+  int64_t piece_stride = 0;               // elements
+  const float* sums = nullptr;            // [rows][padded_cols / 32]: sums of the rounded elements
+  int64_t rows = 0;
+  int64_t padded_cols = 0;  // K up to a multiple of kColumnPad, zeros beyond
+};
+
+inline constexpr int64_t kColumnPad = 256;
+
+// x: [rows, cols]. One piece rounds to bfloat16; three hold every bit of a float32. The result is
+// scratch of `stream`. With `gate` the row is silu(gate) * x.
+PreparedRows prepare_rows(CudaStream& stream, const ConstTensorView& x, const ConstTensorView& gate,
+                          int pieces, RowOrder order);
+
+}  // namespace motley::cuda

@@ -1,0 +1,45 @@
+// The timing half of the op test: random data on the device and one line per measurement.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ops_device/harness.h"
+
+namespace motley::ops_device {
+
+class Bench {
+ public:
+  // Operations are compared with `matrix_flops_per_s` when it is not zero.
+  Bench(Backend& backend, double matrix_flops_per_s, std::string only);
+
+  const OpTable& ops() const { return ops_; }
+  Stream& stream() { return backend_.stream(); }
+  Random& random() { return random_; }
+
+  // `copies` matrices of equal random contents at different addresses.
+  std::vector<WeightMatrix> weights(const WeightKind& kind, int64_t rows, int64_t cols,
+                                    int64_t copies);
+  TensorView tensor(const Shape& shape);
+  TensorView ints(const Shape& shape);
+  std::byte* random_bf16(int64_t elements);
+  void release() { backend_.release_all(); }
+
+  void header();
+  void measure(const std::string& name, double bytes, double flops, int repeats,
+               const std::function<void(int)>& work);
+
+ private:
+  // Device memory filled with `block` over and over.
+  std::byte* repeat(const void* block, size_t block_bytes, size_t bytes);
+
+  Backend& backend_;
+  OpTable ops_;
+  Random random_{1};
+  double copy_bytes_per_s_;
+  double matrix_flops_per_s_;
+  std::string only_;
+};
+
+}  // namespace motley::ops_device
