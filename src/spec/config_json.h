@@ -43,17 +43,30 @@ Status parse_json(std::string_view text, const JsonLimits& limits, JsonEvents& e
 // `text` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD.
 std::string json_quote(std::string_view text);
 
+struct JsonMember;
+
 struct JsonValue {
   using Array = std::vector<JsonValue>;
-  using Object = std::vector<std::pair<std::string, JsonValue>>;  // in file order, unique names
+  using Object = std::vector<JsonMember>;  // in file order, unique names
   std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object> data;
 
   bool is_null() const { return std::holds_alternative<std::monostate>(data); }
   const Object* as_object() const { return std::get_if<Object>(&data); }
   // nullptr when this is no object or has no such member.
   const JsonValue* find(std::string_view name) const;
-  friend bool operator==(const JsonValue&, const JsonValue&) = default;
+  friend bool operator==(const JsonValue&, const JsonValue&);
 };
+
+// A class of its own: a std::pair would have to be complete inside JsonValue.
+struct JsonMember {
+  std::string first;
+  JsonValue second;
+  friend bool operator==(const JsonMember&, const JsonMember&) = default;
+};
+
+inline bool operator==(const JsonValue& a, const JsonValue& b) {
+  return a.data == b.data;
+}
 
 // An object of a configuration file. A member that is null counts as absent.
 class ConfigObject {
