@@ -81,8 +81,15 @@ Source make_source(std::string path, std::string_view text) {
 
 bool is_test(const Source& source) {
   const std::string_view path = source.path;
+  const std::string_view name = path.substr(path.rfind('/') + 1);
   return path.starts_with("tests/") || path.ends_with("_test.cpp") || path.ends_with("_fuzz.cpp") ||
-         path.find("_test_util.") != std::string_view::npos;
+         name.find("_test_util.") != std::string_view::npos || name.starts_with("test_");
+}
+
+bool is_code(const Source& source) {
+  const std::string_view path = source.path;
+  return path.ends_with(".h") || path.ends_with(".cpp") || path.ends_with(".cu") ||
+         path.ends_with(".cuh");
 }
 
 bool is_header(const Source& source) {

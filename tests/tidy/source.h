@@ -16,8 +16,10 @@ struct Source {
 
 Source make_source(std::string path, std::string_view text);
 
-bool is_test(const Source& source);    // x_test.cpp, x_test_util.h, x_fuzz.cpp; all of tests/
-bool is_header(const Source& source);  // .h or .cuh
+// x_test.cpp, x_fuzz.cpp, x_test_util.h, test_x.h and all of tests/.
+bool is_test(const Source& source);
+bool is_code(const Source& source);           // C++ or CUDA; the rest is scripts and test cases
+bool is_header(const Source& source);         // .h or .cuh
 std::string module_of(const Source& source);  // "" outside src/
 
 bool starts_with_any(std::string_view text, const std::vector<std::string_view>& prefixes);

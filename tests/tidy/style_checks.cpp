@@ -95,6 +95,7 @@ void check_file(const Source& source, Findings& findings) {
     check_cmake(source, findings);
     return;
   }
+  if (!is_code(source)) return;
   check_layering(source, findings);
   check_libraries(source, findings);
   check_size(source, findings);

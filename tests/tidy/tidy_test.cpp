@@ -62,6 +62,11 @@ TEST(TidyLibraries, TestLibrariesStayInTests) {
   EXPECT_EQ(rules_broken("src/ops/x_test.cpp", "#include <gtest/gtest.h>\n"), Rules{});
 }
 
+TEST(TidyLibraries, TestsMayLookBehindAWrapper) {
+  EXPECT_EQ(rules_broken("src/text/x_test.cpp", "#include <pcre2.h>\n"), Rules{});
+  EXPECT_EQ(rules_broken("src/text/test_x.h", "#pragma once\n#include <gtest/gtest.h>\n"), Rules{});
+}
+
 TEST(TidyLibraries, StandardAndSystemHeadersAreFree) {
   EXPECT_EQ(rules_broken("src/ops/x.cpp",
                          "#include <vector>\n#include <sys/mman.h>\n#include <immintrin.h>\n"),
@@ -158,6 +163,14 @@ TEST(TidyTree, MeasuresTestsAndMedian) {
   check_tree(report, findings);
   ASSERT_EQ(findings.size(), 1U);
   EXPECT_EQ(findings[0].rule, "test share");
+}
+
+TEST(TidyTree, CasesAreTestsButNotFilesOfCode) {
+  const TreeReport report = measure({make_source("src/a/x.cpp", repeat("x\n", 60)),
+                                     make_source("tests/cases/a/x.case", repeat("x\n", 40))});
+  EXPECT_EQ(report.files, 1);
+  EXPECT_DOUBLE_EQ(report.test_share(), 0.4);
+  EXPECT_EQ(rules_broken("tests/cases/a/x.case", repeat("x", 200)), Rules{});
 }
 
 TEST(TidyTree, AnEmptyTreeIsNotClean) {

@@ -40,9 +40,10 @@ TreeReport measure(const std::vector<Source>& sources) {
   for (const Source& source : sources) {
     if (source.path.ends_with("CMakeLists.txt")) continue;
     const int lines = static_cast<int>(source.lines.size());
-    sizes.push_back(lines);
     report.lines += lines;
     if (is_test(source)) report.test_lines += lines;
+    if (!is_code(source)) continue;
+    sizes.push_back(lines);
     if (lines >= kSoftFileLines) report.over_soft_limit.push_back(source.path);
     if (lines > report.largest_lines) {
       report.largest_lines = lines;
