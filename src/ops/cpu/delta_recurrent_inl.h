@@ -9,8 +9,9 @@ namespace {
 
 constexpr int kDeltaVectors = 2;
 constexpr int kDeltaColumns = kDeltaVectors * kLanes;
-// Rows of the state are summed in this many interleaved chains, which hide the latency of an fma.
-constexpr int kDeltaChains = 4;
+// Rows of the state are summed in this many interleaved chains, which hide the latency of an fma;
+// two where there are only 16 registers.
+constexpr int kDeltaChains = kTilePairs;
 
 inline int64_t padded_key_dim(int64_t key_dim) {
   const int64_t unit = kLanes > kDeltaChains ? kLanes : kDeltaChains;
@@ -39,22 +40,27 @@ void scale_padded(const float* x, float factor, int64_t n, int64_t padded, float
 }
 
 int64_t delta_recurrent_scratch(int64_t key_dim) {
-  return padded_key_dim(key_dim) * (kDeltaColumns + 2);
+  return padded_key_dim(key_dim) * (kDeltaColumns + 3);
 }
 
-inline void sum_chains(Vec (*sums)[kDeltaVectors]) {
-  for (int v = 0; v < kDeltaVectors; ++v) {
-    sums[0][v] = add(add(sums[0][v], sums[1][v]), add(sums[2][v], sums[3][v]));
-  }
-}
+using StripSums = Vec[kDeltaChains][kDeltaVectors];
 
-// One token through the strip: m = decay S^T k; d = beta (v - m); S <- decay S + k d^T; o = S^T q.
-inline void delta_step(float* state, const float* k, const float* q, int64_t key_rows, float decay,
-                       float beta, Vec* values) {
-  Vec sums[kDeltaChains][kDeltaVectors];
+inline void clear_sums(StripSums& sums) {
   for (auto& chain : sums) {
     for (Vec& sum : chain) sum = zero();
   }
+}
+
+inline Vec chain_total(const StripSums& sums, int v) {
+  Vec total = add(sums[0][v], sums[1][v]);
+  for (int r = 2; r < kDeltaChains; r += 2) total = add(total, add(sums[r][v], sums[r + 1][v]));
+  return total;
+}
+
+// read = S^T k.
+inline void delta_read(const float* state, const float* k, int64_t key_rows, Vec* read) {
+  StripSums sums;
+  clear_sums(sums);
   for (int64_t i = 0; i < key_rows; i += kDeltaChains) {
     for (int r = 0; r < kDeltaChains; ++r) {
       const Vec key = set1(k[i + r]);
@@ -63,36 +69,59 @@ inline void delta_step(float* state, const float* k, const float* q, int64_t key
       }
     }
   }
-  sum_chains(sums);
-  const Vec factor = set1(decay);
+  for (int v = 0; v < kDeltaVectors; ++v) read[v] = chain_total(sums, v);
+}
+
+struct DeltaToken {
+  const float* k;  // [key_rows], normalised
+  const float* q;  // [key_rows], normalised and scaled
+  float decay;
+  float beta;
+};
+
+// One token through the strip, given read = S^T k: d = beta (v - decay read);
+// S <- decay S + k d^T; values = S^T q. With kHasNext also read = S^T next_k, the same bits as
+// delta_read would give, without another pass over the state.
+template <bool kHasNext>
+inline void delta_step(float* state, const DeltaToken& token, const float* next_k, int64_t key_rows,
+                       Vec* read, Vec* values) {
+  const Vec factor = set1(token.decay);
   Vec d[kDeltaVectors];
   for (int v = 0; v < kDeltaVectors; ++v) {
-    d[v] = mul(set1(beta), sub(values[v], mul(factor, sums[0][v])));
+    d[v] = mul(set1(token.beta), sub(values[v], mul(factor, read[v])));
   }
-  for (auto& chain : sums) {
-    for (Vec& sum : chain) sum = zero();
-  }
+  StripSums out;
+  StripSums next;
+  clear_sums(out);
+  clear_sums(next);
   for (int64_t i = 0; i < key_rows; i += kDeltaChains) {
     for (int r = 0; r < kDeltaChains; ++r) {
-      const Vec key = set1(k[i + r]);
-      const Vec query = set1(q[i + r]);
+      const Vec key = set1(token.k[i + r]);
+      const Vec query = set1(token.q[i + r]);
       for (int v = 0; v < kDeltaVectors; ++v) {
         float* cell = state + (i + r) * kDeltaColumns + v * kLanes;
         const Vec updated = fma(key, d[v], mul(load(cell), factor));
         store(cell, updated);
-        sums[r][v] = fma(updated, query, sums[r][v]);
+        out[r][v] = fma(updated, query, out[r][v]);
+        if constexpr (kHasNext) next[r][v] = fma(updated, set1(next_k[i + r]), next[r][v]);
       }
     }
   }
-  sum_chains(sums);
-  for (int v = 0; v < kDeltaVectors; ++v) values[v] = sums[0][v];
+  for (int v = 0; v < kDeltaVectors; ++v) {
+    values[v] = chain_total(out, v);
+    if constexpr (kHasNext) read[v] = chain_total(next, v);
+  }
 }
 
 void delta_recurrent(const DeltaRecurrentTask& task) {
   const int64_t key_rows = padded_key_dim(task.key_dim);
   float* state = task.scratch;
-  float* k = state + key_rows * kDeltaColumns;
-  float* q = k + key_rows;
+  float* keys[2] = {state + key_rows * kDeltaColumns, state + key_rows * (kDeltaColumns + 1)};
+  float* q = state + key_rows * (kDeltaColumns + 2);
+  const auto normalise_key = [&task, &keys, key_rows](int64_t t) {
+    scale_padded(task.k + t * task.qkv_stride, task.k_scale[t * task.scale_stride], task.key_dim,
+                 key_rows, keys[t % 2]);
+  };
   for (int64_t i = 0; i < key_rows; ++i) {
     for (int v = 0; v < kDeltaVectors; ++v) {
       const int64_t n = i < task.key_dim ? task.columns - v * kLanes : 0;
@@ -100,17 +129,24 @@ void delta_recurrent(const DeltaRecurrentTask& task) {
             load_upto(task.state + i * task.state_stride + v * kLanes, n));
     }
   }
+  Vec read[kDeltaVectors];
+  normalise_key(0);
+  delta_read(state, keys[0], key_rows, read);
   for (int64_t t = 0; t < task.rows; ++t) {
-    scale_padded(task.k + t * task.qkv_stride, task.k_scale[t * task.scale_stride], task.key_dim,
-                 key_rows, k);
     scale_padded(task.q + t * task.qkv_stride, task.q_scale[t * task.scale_stride], task.key_dim,
                  key_rows, q);
     Vec values[kDeltaVectors];
     for (int v = 0; v < kDeltaVectors; ++v) {
       values[v] = load_upto(task.v + t * task.qkv_stride + v * kLanes, task.columns - v * kLanes);
     }
-    delta_step(state, k, q, key_rows, task.decay[t * task.gate_stride],
-               task.beta[t * task.gate_stride], values);
+    const DeltaToken token{keys[t % 2], q, task.decay[t * task.gate_stride],
+                           task.beta[t * task.gate_stride]};
+    if (t + 1 < task.rows) {
+      normalise_key(t + 1);
+      delta_step<true>(state, token, keys[(t + 1) % 2], key_rows, read, values);
+    } else {
+      delta_step<false>(state, token, nullptr, key_rows, read, values);
+    }
     for (int v = 0; v < kDeltaVectors; ++v) {
       store_upto(task.out + t * task.out_stride + v * kLanes, values[v], task.columns - v * kLanes);
     }
