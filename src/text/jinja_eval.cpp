@@ -75,7 +75,8 @@ std::string Interpreter::capture(const Block& block, Scope& scope) {
 }
 
 Interpreter::Flow Interpreter::run(const Block& block, Scope& scope) {
-  const EvaluationLevel level(runtime_, depth_);
+  const EvaluationLevel level(runtime_, depth_, runtime_.limits().max_evaluation_depth,
+                              "evaluation is");
   if (!level.ok()) return Flow::kNext;
   for (const Statement& statement : block) {
     runtime_.set_line(statement.line);

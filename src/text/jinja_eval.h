@@ -85,6 +85,7 @@ class Interpreter {
   std::string* output_ = nullptr;
   Value filter_input_;
   int depth_ = 0;
+  int call_depth_ = 0;
 };
 
 }  // namespace motley::jinja

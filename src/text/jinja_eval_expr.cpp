@@ -10,7 +10,8 @@
 namespace motley::jinja {
 
 Value Interpreter::evaluate(const Expr& expr, Scope& scope) {
-  const EvaluationLevel level(runtime_, depth_);
+  const EvaluationLevel level(runtime_, depth_, runtime_.limits().max_evaluation_depth,
+                              "evaluation is");
   if (!level.ok() || !runtime_.step()) return {};
   runtime_.set_line(expr.line);
   return evaluate_kind(expr, scope);
@@ -161,6 +162,8 @@ Value Interpreter::call(const Value& callee, CallArguments& arguments) {
   if (!callee.is_object() || !callee.as_object().is_callable()) {
     return runtime_.fail(fmt::format("a {} cannot be called", type_name(callee)));
   }
+  const EvaluationLevel level(runtime_, call_depth_, runtime_.limits().max_call_depth, "calls are");
+  if (!level.ok()) return {};
   const Value result = callee.as_object().call(runtime_, arguments);
   return runtime_.failed() ? Value() : result;
 }

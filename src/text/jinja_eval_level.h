@@ -1,4 +1,4 @@
-// Counts one level of evaluation for as long as it lives.
+// Counts one level of nesting for as long as it lives.
 #pragma once
 
 #include <fmt/format.h>
@@ -9,12 +9,10 @@ namespace motley::jinja {
 
 class EvaluationLevel {
  public:
-  EvaluationLevel(Runtime& runtime, int& depth) : depth_(depth) {
-    ok_ = ++depth_ <= runtime.limits().max_evaluation_depth;
-    if (!ok_) {
-      runtime.fail_limit(fmt::format("evaluation is nested more than {} deep",
-                                     runtime.limits().max_evaluation_depth));
-    }
+  // `what` is nested, for the error.
+  EvaluationLevel(Runtime& runtime, int& depth, int limit, std::string_view what) : depth_(depth) {
+    ok_ = ++depth_ <= limit;
+    if (!ok_) runtime.fail_limit(fmt::format("{} nested more than {} deep", what, limit));
   }
   ~EvaluationLevel() { --depth_; }
   EvaluationLevel(const EvaluationLevel&) = delete;
