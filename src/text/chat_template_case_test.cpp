@@ -57,7 +57,7 @@ TEST_P(JinjaCase, RendersAsStated) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, JinjaCase, testing::ValuesIn(case_files()),
-                         [](const auto& info) { return info.param.stem().string(); });
+                         [](const auto& file) { return file.param.stem().string(); });
 
 TEST(JinjaCaseFiles, AreThere) {
   EXPECT_GE(case_files().size(), 40U);

@@ -165,7 +165,7 @@ TEST(ChatTemplate, RefusalOfARealTemplateNamesTheLine) {
   ASSERT_TRUE(made.is_ok());
   const Result<std::string> output = made.value().render({{"messages", Json::array()}});
   ASSERT_FALSE(output.is_ok());
-  EXPECT_EQ(output.status().message(), "line 44: the template refuses: No messages provided.");
+  EXPECT_EQ(output.status().message(), "line 43: the template refuses: No messages provided.");
   EXPECT_EQ(output.status().code(), StatusCode::kInvalidArgument);
 }
 
