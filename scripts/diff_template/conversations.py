@@ -33,6 +33,8 @@ class Source(random.Random):
     def __init__(self, key):
         super().__init__(key)
         self.odd = self.random() < 0.35
+        # Clients send all arguments as text or all as objects; some templates take only one of them.
+        self.text_arguments = self.random() < 0.35
 
     def oddly(self, share):
         return self.random() < share and self.odd
@@ -71,7 +73,7 @@ def tool(rng):
 
 def tool_call(rng, number):
     arguments = rng.choice(ARGUMENTS)
-    if rng.random() < 0.4:
+    if rng.text_arguments:
         arguments = json.dumps(arguments, ensure_ascii=rng.random() < 0.5)
     function = {"name": rng.choice(NAMES), "arguments": arguments}
     if rng.oddly(0.2):

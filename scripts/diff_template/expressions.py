@@ -26,7 +26,7 @@ STRING_METHODS = ["upper()", "lower()", "title()", "capitalize()", "swapcase()",
                   "islower()", "istitle()", "partition(',')", "rpartition('b')", "casefold()",
                   "removeprefix('He')", "removesuffix('ld')", "expandtabs(4)", "index('a')", "isalnum()",
                   "join(k)", "format(1, 'x')", "format(n, f)", "rsplit()", "split(none, 1)", "splitlines(true)",
-                  "isidentifier()", "isnumeric()", "encode", "isprintable()"]
+                  "isidentifier()", "isnumeric()", "isprintable()"]
 STRING_FILTERS = ["upper", "lower", "title", "capitalize", "trim", "trim('-x')", "length", "replace('a', 'b')",
                   "indent", "indent(2, true)", "indent('>', blank=true)", "truncate(5)", "truncate(8, true, '!')",
                   "wordcount", "reverse", "list", "first", "last", "int", "int(9)", "int(base=16)", "float",
