@@ -10,8 +10,10 @@ constexpr int64_t kPanelRows = 16;
 constexpr int64_t kMaxPanels = 4;
 constexpr int64_t kTileBytes = 256 * 1024;
 // A block of a tile: two halves (PackedLayout) of 16 lanes, each a vector of 16 rows by 4 codes.
+// Nibbles stay packed, so that both halves share one vector per lane; the products take them apart.
 constexpr int64_t kHalfBytes = 1024;
 constexpr int64_t kBlockBytes = 2 * kHalfBytes;
+constexpr int64_t kNibbleBlockBytes = kHalfBytes;
 
 struct Panel {
   uint8_t* codes = nullptr;
@@ -61,36 +63,35 @@ void store_lanes(const __m512i (&lanes)[16], uint8_t* out) {
   for (int i = 0; i < 16; ++i) _mm512_store_si512(out + 64 * i, lanes[i]);
 }
 
-// One block of 128 columns. Nibbles are transposed while packed: a dword holds a lane's 8 codes.
+// One block of 128 columns of 16 rows.
 template <CodeWidth width>
 void unpack_block(const uint8_t* const (&rows)[16], int64_t bytes, const CodeDecoder& decoder,
                   uint8_t* out) {
   __m512i low[16];
-  __m512i high[16];
   if constexpr (width == CodeWidth::kNibble) {
     const __mmask64 mask = byte_mask(bytes);
     for (int r = 0; r < 16; ++r) low[r] = _mm512_maskz_loadu_epi8(mask, rows[r]);
     transpose16(low);
-    for (int i = 0; i < 16; ++i) {
-      high[i] = _mm512_and_si512(_mm512_srli_epi16(low[i], 4), decoder.mask);
-      low[i] = _mm512_and_si512(low[i], decoder.mask);
-    }
+    store_lanes(low, out);
   } else {
+    __m512i high[16];
     for (int r = 0; r < 16; ++r) {
       const CodeHalves halves = load_codes<width>(rows[r], bytes, decoder);
       low[r] = halves.low;
       high[r] = halves.high;
     }
     transpose16(low);
+    store_lanes(low, out);
     transpose16(high);
+    store_lanes(high, out + kHalfBytes);
   }
-  store_lanes(low, out);
-  store_lanes(high, out + kHalfBytes);
 }
 
 template <CodeWidth width>
 void unpack_codes(const AffineRows& weights, int64_t first, int64_t rows,
                   const PackedLayout& layout, uint8_t* out) {
+  const int64_t ahead = panels_at_once(layout.cols) * kPanelRows * weights.codes_stride;
+  constexpr int64_t block_bytes = width == CodeWidth::kNibble ? kNibbleBlockBytes : kBlockBytes;
   const CodeDecoder decoder(weights.bits);
   const int64_t row_bytes = layout.cols * weights.bits / 8;
   for (int64_t block = 0; block < layout.blocks; ++block) {
@@ -98,10 +99,12 @@ void unpack_codes(const AffineRows& weights, int64_t first, int64_t rows,
     const uint8_t* data[16];
     for (int64_t r = 0; r < 16; ++r) {
       data[r] = weights.codes + (first + (r < rows ? r : rows - 1)) * weights.codes_stride + offset;
+      // The rows that follow the panels now being unpacked: they arrive during the products.
+      _mm_prefetch(data[r] + ahead, _MM_HINT_T1);
     }
     const int64_t rest = row_bytes - offset;
     unpack_block<width>(data, rest < decoder.block_bytes ? rest : decoder.block_bytes, decoder,
-                        out + block * kBlockBytes);
+                        out + block * block_bytes);
   }
 }
 
@@ -139,89 +142,130 @@ __m512 integer_value(const __m512i (&sums)[kLimbs]) {
   }
 }
 
+// sums += codes * x over a group of 8 * kLanes columns; offset: bytes into each row of x.
+template <bool kNibbles, int kLanes, int kLimbs, int kTokens>
+inline void add_group(const uint8_t* codes, const std::byte* const (&x)[kTokens], int64_t offset,
+                      __m512i (&sums)[kTokens][kLimbs]) {
+  const __m512i mask = _mm512_set1_epi8(15);
+#pragma GCC unroll 32
+  for (int part = 0; part < 2 * kLanes; ++part) {
+    const int half = part % 2;
+    const int lane = part / 2;
+    __m512i w;
+    if constexpr (kNibbles) {
+      w = _mm512_load_si512(codes + lane * 64);
+      w = _mm512_and_si512(half == 0 ? w : _mm512_srli_epi16(w, 4), mask);
+    } else {
+      w = _mm512_load_si512(codes + half * kHalfBytes + lane * 64);
+    }
+    for (int t = 0; t < kTokens; ++t) {
+      for (int limb = 0; limb < kLimbs; ++limb) {
+        const std::byte* bytes = x[t] + offset + limb * kPackedBlock + half * 64 + lane * 4;
+        sums[t][limb] = _mm512_dpbusd_epi32(sums[t][limb], w, broadcast4(bytes));
+      }
+    }
+  }
+}
+
+// A few tokens, and where their outputs go.
+struct TokenPiece {
+  const std::byte* const* x;
+  float* const* y;
+  int64_t y_offset;
+  __mmask16 rows;
+};
+
 // kTokens tokens times the 16 rows of a panel.
-template <int kLimbs, int kTokens>
-void panel_product(const Panel& panel, const PackedLayout& layout, const std::byte* const* tokens,
-                   float* const* y, int64_t y_offset, __mmask16 rows) {
+template <bool kNibbles, int kLanes, int kLimbs, int kTokens>
+void panel_product(const Panel& panel, const PackedLayout& layout, const TokenPiece& piece) {
+  constexpr int64_t kBlockGroups = 16 / kLanes;
+  constexpr int64_t kTileBlock = kNibbles ? kNibbleBlockBytes : kBlockBytes;
   const std::byte* x[kTokens];
   __m512 total[kTokens];
   for (int t = 0; t < kTokens; ++t) {
-    x[t] = tokens[t];
+    x[t] = piece.x[t];
     total[t] = _mm512_setzero_ps();
   }
-  const int64_t group_lanes = layout.group_size / 8;
-  const int64_t block_groups = kPackedBlock / layout.group_size;
   const int64_t chains = layout.groups < 16 ? layout.groups : 16;
   for (int64_t chain = 0; chain < chains; ++chain) {
     __m512 lane[kTokens];
     for (__m512& value : lane) value = _mm512_setzero_ps();
     for (int64_t group = chain; group < layout.groups; group += 16) {
-      const int64_t block = group / block_groups;
-      const int64_t first_lane = group % block_groups * group_lanes;
-      const uint8_t* codes = panel.codes + block * kBlockBytes + first_lane * 64;
-      int64_t offset = block * kPackedBlock * kLimbs + first_lane * 4;
+      const int64_t block = group / kBlockGroups;
+      const int64_t first_lane = group % kBlockGroups * kLanes;
       __m512i sums[kTokens][kLimbs];
       for (auto& token : sums) {
         for (__m512i& sum : token) sum = _mm512_setzero_si512();
       }
-      for (int64_t i = 0; i < group_lanes; i += 2) {
-#pragma GCC unroll 4
-        for (int part = 0; part < 4; ++part) {
-          const int half = part / 2;
-          const int step = part % 2;
-          const __m512i w = _mm512_load_si512(codes + half * kHalfBytes + step * 64);
-          for (int t = 0; t < kTokens; ++t) {
-            for (int limb = 0; limb < kLimbs; ++limb) {
-              sums[t][limb] = _mm512_dpbusd_epi32(
-                  sums[t][limb], w,
-                  broadcast4(x[t] + offset + limb * kPackedBlock + half * 64 + step * 4));
-            }
-          }
-        }
-        codes += 128;
-        offset += 8;
-      }
+      add_group<kNibbles, kLanes>(panel.codes + block * kTileBlock + first_lane * 64, x,
+                                  block * kPackedBlock * kLimbs + first_lane * 4, sums);
       const __m512 scales = _mm512_load_ps(panel.scales + group * 16);
       const __m512 biases = _mm512_load_ps(panel.biases + group * 16);
       for (int t = 0; t < kTokens; ++t) {
         const auto* x_scales = reinterpret_cast<const float*>(x[t] + layout.scales_offset);
         const auto* x_sums = reinterpret_cast<const float*>(x[t] + layout.sums_offset);
-        lane[t] = _mm512_fmadd_ps(integer_value(sums[t]),
-                                  _mm512_mul_ps(scales, _mm512_set1_ps(x_scales[group])), lane[t]);
+        const __m512 scale = _mm512_mul_ps(scales, _mm512_set1_ps(x_scales[group]));
+        lane[t] = _mm512_fmadd_ps(integer_value(sums[t]), scale, lane[t]);
         lane[t] = _mm512_fmadd_ps(biases, _mm512_set1_ps(x_sums[group]), lane[t]);
       }
     }
     for (int t = 0; t < kTokens; ++t) total[t] = _mm512_add_ps(total[t], lane[t]);
   }
-  // The lanes of groups that do not exist hold 0: adding one turns -0 into 0, as all of them do.
   for (int t = 0; t < kTokens; ++t) {
-    _mm512_mask_storeu_ps(y[t] + y_offset, rows, total[t]);
+    _mm512_mask_storeu_ps(piece.y[t] + piece.y_offset, piece.rows, total[t]);
   }
 }
 
-using PanelProduct = void (*)(const Panel&, const PackedLayout&, const std::byte* const*,
-                              float* const*, int64_t, __mmask16);
-
-constexpr int kMaxTokens = 8;
-
-template <int kLimbs>
-PanelProduct product_of(int64_t tokens) {
-  constexpr PanelProduct kProducts[kMaxTokens] = {
-      panel_product<kLimbs, 1>, panel_product<kLimbs, 2>, panel_product<kLimbs, 3>,
-      panel_product<kLimbs, 4>, panel_product<kLimbs, 5>, panel_product<kLimbs, 6>,
-      panel_product<kLimbs, 7>, panel_product<kLimbs, 8>};
-  return kProducts[tokens - 1];
-}
+using PanelProduct = void (*)(const Panel&, const PackedLayout&, const TokenPiece&);
 
 // Tokens in registers at once: their sums, one per limb, and their lanes share 32 registers.
-int64_t tokens_at_once(int limbs) {
+constexpr int64_t kMaxTokens = 8;
+constexpr int64_t tokens_at_once(int limbs) {
   return limbs == 3 ? 6 : kMaxTokens;
 }
 
-PanelProduct choose_product(int limbs, int64_t tokens) {
-  return limbs == 1   ? product_of<1>(tokens)
-         : limbs == 2 ? product_of<2>(tokens)
-                      : product_of<3>(tokens);
+template <bool kNibbles, int kLanes, int kLimbs>
+PanelProduct choose_tokens(int64_t tokens) {
+  switch (tokens) {
+    case 1:
+      return panel_product<kNibbles, kLanes, kLimbs, 1>;
+    case 2:
+      return panel_product<kNibbles, kLanes, kLimbs, 2>;
+    case 3:
+      return panel_product<kNibbles, kLanes, kLimbs, 3>;
+    case 4:
+      return panel_product<kNibbles, kLanes, kLimbs, 4>;
+    case 5:
+      return panel_product<kNibbles, kLanes, kLimbs, 5>;
+    case 6:
+      return panel_product<kNibbles, kLanes, kLimbs, 6>;
+    default:
+      break;
+  }
+  if constexpr (tokens_at_once(kLimbs) == kMaxTokens) {
+    if (tokens == 7) return panel_product<kNibbles, kLanes, kLimbs, 7>;
+    return panel_product<kNibbles, kLanes, kLimbs, 8>;
+  }
+  return nullptr;
+}
+
+template <bool kNibbles, int kLanes>
+PanelProduct choose_limbs(int limbs, int64_t tokens) {
+  return limbs == 1   ? choose_tokens<kNibbles, kLanes, 1>(tokens)
+         : limbs == 2 ? choose_tokens<kNibbles, kLanes, 2>(tokens)
+                      : choose_tokens<kNibbles, kLanes, 3>(tokens);
+}
+
+template <bool kNibbles>
+PanelProduct choose_group(const PackedLayout& layout, int64_t tokens) {
+  return layout.group_size == 32   ? choose_limbs<kNibbles, 4>(layout.limbs, tokens)
+         : layout.group_size == 64 ? choose_limbs<kNibbles, 8>(layout.limbs, tokens)
+                                   : choose_limbs<kNibbles, 16>(layout.limbs, tokens);
+}
+
+PanelProduct choose_product(const PackedLayout& layout, int64_t tokens) {
+  return layout.nibble_order ? choose_group<true>(layout, tokens)
+                             : choose_group<false>(layout, tokens);
 }
 
 }  // namespace
@@ -247,10 +291,11 @@ void affine_panels_avx512(const AffineRows& weights, const PackedLayout& layout,
       // Pieces of nearly the same size: a last piece of one token would waste the registers.
       const int64_t begin = tokens.count * piece / pieces;
       const int64_t count = tokens.count * (piece + 1) / pieces - begin;
-      const PanelProduct product = choose_product(layout.limbs, count);
+      const PanelProduct product = choose_product(layout, count);
       for (int64_t row = 0; row < rows; row += kPanelRows) {
-        product(panel_at(scratch, layout, row / kPanelRows), layout, tokens.x + begin,
-                tokens.y + begin, tokens.y_offset + first + row, row_mask(rows - row));
+        product(panel_at(scratch, layout, row / kPanelRows), layout,
+                {tokens.x + begin, tokens.y + begin, tokens.y_offset + first + row,
+                 row_mask(rows - row)});
       }
     }
   }

@@ -63,7 +63,8 @@ CpuFeatures read_cpu_features() {
                   has(extended.ebx, 5);
   features.avx512 = features.avx2 && (states & kAvx512States) == kAvx512States &&
                     has(extended.ebx, 16) && has(extended.ebx, 17) && has(extended.ebx, 30) &&
-                    has(extended.ebx, 31) && has(extended.ecx, 11) && has(extended1.eax, 5);
+                    has(extended.ebx, 31) && has(extended.ecx, 1) && has(extended.ecx, 11) &&
+                    has(extended1.eax, 5);
   features.amx = features.avx512 && (states & kTileStates) == kTileStates &&
                  has(extended.edx, 22) && has(extended.edx, 24) && has(extended.edx, 25) &&
                  request_tile_state();

@@ -5,7 +5,7 @@ namespace motley {
 
 struct CpuFeatures {
   bool avx2 = false;    // AVX2, FMA, F16C
-  bool avx512 = false;  // F, BW, DQ, VL, VNNI, BF16
+  bool avx512 = false;  // F, BW, DQ, VL, VBMI, VNNI, BF16
   bool amx = false;     // TILE, INT8, BF16, and the kernel granted the tile state
   bool neon = false;    // Advanced SIMD with dot product and BF16
 };

@@ -7,6 +7,10 @@
 namespace motley {
 namespace {
 
+// Elements of x in one pass over the weights, about half a megabyte once quantised.
+constexpr int64_t kRangeElements = 192 * 1024;
+constexpr int64_t kMinRangeTokens = 32;
+
 struct RoleRows {
   ActivationPacks x;
   int64_t first = 0;
@@ -30,16 +34,27 @@ void check_call(const ConstTensorView& x, RowCounts counts, std::span<const Line
   }
 }
 
+// The tokens of one pass over the weights. Their quantised rows stay in the second-level cache
+// while the weights go by; the weights of a few tokens more are cheaper to read again than those
+// rows.
+struct TokenRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
 // Rows [begin, begin + kSmallBlockRows) of one target for both roles: the block is read once.
 void multiply_block(const LinearKernels& kernels, const LinearTarget& target,
                     std::span<float* const> y, int64_t begin, std::span<const RoleRows> roles,
-                    std::byte* scratch) {
+                    TokenRange range, std::byte* scratch) {
   const int64_t count = std::min(kSmallBlockRows, target.weights.rows - begin);
   const WeightMatrix weights = target.weights.slice_rows(begin, count);
   for (const RoleRows& role : roles) {
-    const auto y_rows =
-        y.subspan(static_cast<size_t>(role.first), static_cast<size_t>(role.x.count()));
-    multiply_rows(kernels, weights, role.x, {y_rows, begin}, role.fast, scratch);
+    const int64_t first = std::max(range.begin, role.first);
+    const int64_t tokens = std::min(range.end, role.first + role.x.count()) - first;
+    if (tokens <= 0) continue;
+    const auto y_rows = y.subspan(static_cast<size_t>(first), static_cast<size_t>(tokens));
+    multiply_rows(kernels, weights, role.x.slice(first - role.first, tokens), {y_rows, begin},
+                  role.fast, scratch);
   }
 }
 
@@ -67,12 +82,16 @@ void run_linear(const LinearKernels& kernels, const MatrixArithmetic& arithmetic
     ends[i] = blocks;
   }
   const WorkerScratch scratch(stream, kernels, x.cols());
-  stream.threads().parallel_for(blocks, 1, [&](int worker, int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
+  const int64_t range_tokens = std::max(kMinRangeTokens, kRangeElements / x.cols());
+  const int64_t ranges = blocks_of(x.rows(), range_tokens);
+  stream.threads().parallel_for(blocks * ranges, 1, [&](int worker, int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const int64_t block = piece % blocks;
+      const TokenRange range{piece / blocks * range_tokens, (piece / blocks + 1) * range_tokens};
       const int64_t i = std::upper_bound(ends, ends + target_count, block) - ends;
       const int64_t first = i == 0 ? 0 : ends[i - 1];
       multiply_block(kernels, targets[static_cast<size_t>(i)], y[i],
-                     (block - first) * kSmallBlockRows, roles, scratch.of(worker));
+                     (block - first) * kSmallBlockRows, roles, range, scratch.of(worker));
     }
   });
 }

@@ -46,17 +46,12 @@ Functions functions_of(CpuIsa isa, NumericProfile profile) {
 }  // namespace
 
 LinearKernels linear_kernels(CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::kPortable:
-      return linear_kernels_portable();
 #if defined(__x86_64__)
-    case CpuIsa::kAvx512:
-      return linear_kernels_avx512();
+  if (isa == CpuIsa::kAvx512 || isa == CpuIsa::kAmx) return linear_kernels_avx512();
+  if (isa == CpuIsa::kAvx2) return linear_kernels_avx2();
+#elif defined(__aarch64__)
+  if (isa == CpuIsa::kNeon) return linear_kernels_neon();
 #endif
-    default:
-      break;
-  }
-  MOTLEY_CHECK(false, "this program has no kernels of that instruction set");
   return linear_kernels_portable();
 }
 

@@ -8,12 +8,10 @@
 namespace motley {
 
 std::vector<KernelSet> testable_kernels() {
-  std::vector<KernelSet> sets = {{"portable", linear_kernels_portable()}};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vbmi")) {
-    sets.push_back({"avx512", linear_kernels_avx512()});
+  std::vector<KernelSet> sets;
+  for (const CpuIsa isa : available_cpu_isas()) {
+    sets.push_back({std::string(cpu_isa_name(isa)), linear_kernels(isa)});
   }
-#endif
   return sets;
 }
 

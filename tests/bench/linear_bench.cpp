@@ -1,0 +1,122 @@
+// Times the matrix products on the shapes of a real model and sets them against what the machine
+// can do: memory bandwidth for decode, the multiply instruction's own rate for prefill.
+//
+//   linear_bench [--isa NAME] [--profile exact|fast] [--threads N] [--bits B] [--seconds S]
+//                [--case qkv|z|out|head|experts]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "ops/cpu/peak_rates.h"
+#include "tests/bench/linear_bench_cases.h"
+
+namespace motley {
+namespace {
+
+constexpr int64_t kReadBytes = int64_t{1} << 30;
+
+struct BenchOptions {
+  std::string isa;
+  NumericProfile profile = NumericProfile::kFast;
+  int threads = 0;
+  int bits = 4;
+  double seconds = 1.0;
+  std::string filter;
+};
+
+bool parse(int argc, char** argv, BenchOptions* options) {
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    const std::string value = argv[i + 1];
+    if (name == "--isa") {
+      options->isa = value;
+    } else if (name == "--profile") {
+      options->profile = value == "exact" ? NumericProfile::kExact : NumericProfile::kFast;
+    } else if (name == "--threads") {
+      options->threads = std::atoi(value.c_str());
+    } else if (name == "--bits") {
+      options->bits = std::atoi(value.c_str());
+    } else if (name == "--seconds") {
+      options->seconds = std::atof(value.c_str());
+    } else if (name == "--case") {
+      options->filter = value;
+    } else {
+      return false;
+    }
+  }
+  return argc % 2 == 1;
+}
+
+// The best of as many calls as fit: other work on the machine only ever slows a call down.
+double best_seconds(const BenchCase& bench, Stream& stream, double budget_seconds) {
+  const Clock& clock = stream.context().clock;
+  double best = 1e30;
+  double total = 0;
+  for (int calls = 0; calls < 3 || total < budget_seconds; ++calls) {
+    const int64_t start_ns = clock.now_ns();
+    bench.run(stream);
+    const double seconds = seconds_since(clock, start_ns);
+    best = std::min(best, seconds);
+    total += seconds;
+  }
+  return best;
+}
+
+// 10^9 multiplications and additions of bytes per second; 0 when the instruction set has none.
+double integer_peak_gop_per_s(CpuIsa isa, const Context& context) {
+  for (const PeakRate& rate : measure_peak_rates(isa, context.threads, context.clock)) {
+    if (rate.numbers == "int8") return 2e-9 * rate.multiply_adds_per_s;
+  }
+  return 0;
+}
+
+int run(const BenchOptions& options) {
+  const Result<CpuIsa> isa = choose_cpu_isa(options.isa);
+  if (!isa.is_ok()) {
+    fmt::print(stderr, "linear_bench: {}\n", isa.status().message());
+    return 1;
+  }
+  OwnedContext context({options.threads, true});
+  HostStream stream(context.get());
+  const Result<double> read =
+      measure_read_bytes_per_s(kReadBytes, stream.threads(), stream.context().clock);
+  if (!read.is_ok()) {
+    fmt::print(stderr, "linear_bench: {}\n", read.status().message());
+    return 1;
+  }
+  const double bandwidth = *read / 1e9;
+  const double peak = integer_peak_gop_per_s(*isa, stream.context());
+  const MatrixArithmetic arithmetic = matrix_arithmetic(options.profile);
+  fmt::print("{} {} {} threads, MLX {} bits g64: read {:.1f} GB/s, integer peak {:.0f} GOP/s\n",
+             cpu_isa_name(*isa), numeric_profile_name(options.profile), stream.threads().size(),
+             options.bits, bandwidth, peak);
+  fmt::print("{:<8} {:>5} {:>10} {:>8} {:>7} {:>9} {:>7}\n", "case", "rows", "us", "GB/s", "% read",
+             "GOP/s", "% peak");
+  for (const BenchCase& bench :
+       linear_bench_cases(*isa, options.profile, options.bits, options.filter)) {
+    const double seconds = best_seconds(bench, stream, options.seconds);
+    const double gb_per_s = bench.weight_bytes / seconds / 1e9;
+    const double gop_per_s = bench.operations / seconds / 1e9;
+    const int limbs = bench.prefill_rows > 0 ? arithmetic.prefill.limbs : arithmetic.decode.limbs;
+    fmt::print("{:<8} {:>5} {:>10.1f} {:>8.1f} {:>7.0f} {:>9.0f} {:>7.0f}\n", bench.name,
+               bench.decode_rows + bench.prefill_rows, seconds * 1e6, gb_per_s,
+               100 * gb_per_s / bandwidth, gop_per_s,
+               peak == 0 ? 0.0 : 100 * gop_per_s * limbs / peak);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace motley
+
+int main(int argc, char** argv) {
+  motley::BenchOptions options;
+  if (!motley::parse(argc, argv, &options)) {
+    fmt::print(stderr, "linear_bench: see the head of tests/bench/linear_bench.cpp for options\n");
+    return 2;
+  }
+  return motley::run(options);
+}
