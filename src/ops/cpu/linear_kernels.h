@@ -103,5 +103,7 @@ LinearKernels linear_kernels_avx2();
 LinearKernels linear_kernels_avx512();
 LinearKernels linear_kernels_amx();
 LinearKernels linear_kernels_neon();
+// The AMX path with an emulated tile unit, for tests; needs AVX-512.
+LinearKernels linear_kernels_tiles_emulated();
 
 }  // namespace motley

@@ -47,7 +47,8 @@ Functions functions_of(CpuIsa isa, NumericProfile profile) {
 
 LinearKernels linear_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (isa == CpuIsa::kAvx512 || isa == CpuIsa::kAmx) return linear_kernels_avx512();
+  if (isa == CpuIsa::kAmx) return linear_kernels_amx();
+  if (isa == CpuIsa::kAvx512) return linear_kernels_avx512();
   if (isa == CpuIsa::kAvx2) return linear_kernels_avx2();
 #elif defined(__aarch64__)
   if (isa == CpuIsa::kNeon) return linear_kernels_neon();

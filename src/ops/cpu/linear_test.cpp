@@ -11,6 +11,9 @@ std::vector<KernelSet> testable_kernels() {
   std::vector<KernelSet> sets;
   for (const CpuIsa isa : available_cpu_isas()) {
     sets.push_back({std::string(cpu_isa_name(isa)), linear_kernels(isa)});
+#if defined(__x86_64__)
+    if (isa == CpuIsa::kAvx512) sets.push_back({"amx emulated", linear_kernels_tiles_emulated()});
+#endif
   }
   return sets;
 }
