@@ -85,6 +85,8 @@ static inline CodeWidth code_width(int bits) {
   return bits == 4 ? CodeWidth::kNibble : bits < 4 ? CodeWidth::kNarrow : CodeWidth::kWide;
 }
 
+namespace {
+
 // Constants that take a block of 128 codes apart. A byte permutation brings the 4 codes of a lane
 // into a dword, a multi-shift takes them out of it.
 struct CodeDecoder {
@@ -110,6 +112,8 @@ struct CodeDecoder {
     mask = _mm512_set1_epi8(static_cast<char>((1 << bits) - 1));
   }
 };
+
+}  // namespace
 
 static inline __mmask64 byte_mask(int64_t count) {
   return count >= 64 ? ~__mmask64{0} : count <= 0 ? 0 : (__mmask64{1} << count) - 1;
