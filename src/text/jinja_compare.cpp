@@ -225,6 +225,11 @@ bool contains(Runtime& runtime, const Value& container, const Value& item) {
     }
     return find_entry(runtime, container.as_dict(), item) != nullptr;
   }
+  if (container.is_list() && container.as_list().flavour == ListFlavour::kDictKeys &&
+      !is_hashable(item)) {
+    runtime.fail(fmt::format("a {} cannot be a dict key", type_name(item)));
+    return false;
+  }
   if (container.is_list() && container.as_list().flavour != ListFlavour::kIterator) {
     for (const Value& candidate : container.as_list().items) {
       if (equals(runtime, candidate, item)) return true;

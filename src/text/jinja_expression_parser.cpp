@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "text/jinja_builtins.h"
+#include "text/jinja_error.h"
 
 namespace motley::jinja {
 namespace {
@@ -76,7 +77,7 @@ std::string ExpressionParser::expect_name() {
 }
 
 void ExpressionParser::fail_at(int line, std::string message, StatusCode code) {
-  if (status_.is_ok()) status_ = Status(code, fmt::format("line {}: {}", line, message));
+  if (status_.is_ok()) status_ = Status(code, error_line(line, message));
   position_ = tokens_.size() - 1;
 }
 

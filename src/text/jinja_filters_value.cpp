@@ -45,7 +45,7 @@ Value to_int(Runtime& runtime, const Value& self, CallArguments& arguments) {
     // Python converts nan to the default but refuses infinity.
     if (std::isnan(self.as_double())) return otherwise;
     const auto whole = whole_part(self.as_double());
-    return whole ? Value::integer(*whole) : runtime.fail("this number does not fit an integer");
+    return whole ? Value::integer(*whole) : runtime.fail("this number does not fit 64 bits");
   }
   if (!self.is_string()) return otherwise;
   const std::int64_t base = integer_argument(runtime, argument(arguments, 1), 10);
@@ -56,7 +56,7 @@ Value to_int(Runtime& runtime, const Value& self, CallArguments& arguments) {
   const auto real = parse_float(self.text());
   if (!real || std::isnan(*real) || std::isinf(*real)) return otherwise;
   const auto whole = whole_part(*real);
-  return whole ? Value::integer(*whole) : runtime.fail("this number does not fit an integer");
+  return whole ? Value::integer(*whole) : runtime.fail("this number does not fit 64 bits");
 }
 
 Value to_float(Runtime& runtime, const Value& self, CallArguments& arguments) {

@@ -168,7 +168,7 @@ class PercentFormatter {
     if (!value.is_integral()) {
       const double whole = std::trunc(value.as_double());
       if (!decimal || !(std::fabs(whole) < 9.2e18)) {
-        bad_format("of an integer type does not fit this number");
+        bad_format("of an integer type cannot write this number");
         return;
       }
       value = Value::integer(static_cast<std::int64_t>(whole));

@@ -18,7 +18,8 @@ const nlohmann::ordered_json& context() {
       {"role": "user", "content": [{"type": "text", "text": "Ünï 漢字 🙂"}, {"type": "image"}]},
       {"role": "assistant", "content": null, "reasoning_content": "hm", "tool_calls": [
         {"id": "call_1", "type": "function",
-         "function": {"name": "f", "arguments": {"a": 1, "b": [1.5, null, true], "c": {"d": "e"}}}}]},
+         "function": {"name": "f",
+                      "arguments": {"a": 1, "b": [1.5, null, true], "c": {"d": "e"}}}}]},
       {"role": "tool", "tool_call_id": "call_1", "content": "{\"ok\": true}"},
       {"role": "assistant", "content": "<think>\nx\n</think>\n\ndone"}
     ],

@@ -9,7 +9,6 @@
 #include "text/jinja_objects.h"
 #include "text/jinja_ops.h"
 #include "text/jinja_print.h"
-#include "text/jinja_unicode.h"
 
 namespace motley::jinja {
 namespace {
@@ -156,11 +155,7 @@ Value make_namespace(Runtime& runtime, const Value&, CallArguments& arguments) {
 }
 
 Value raise_exception(Runtime& runtime, const Value&, CallArguments& arguments) {
-  // The template's own words, kept to one line of reasonable length.
-  std::string message = to_str(runtime, argument(arguments, 0));
-  for (char& c : message) c = static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  message.resize(byte_offset(message, 300, false));
-  return runtime.fail("the template refuses: " + message);
+  return runtime.fail("the template refuses: " + to_str(runtime, argument(arguments, 0)));
 }
 
 Value format_time(Runtime& runtime, const Value&, CallArguments& arguments) {

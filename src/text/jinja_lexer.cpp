@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "text/jinja_error.h"
 #include "text/jinja_string_literal.h"
 #include "text/jinja_unicode.h"
 
@@ -35,7 +36,7 @@ class Lexer {
 
  private:
   void fail(std::string message) {
-    if (status_.is_ok()) status_ = invalid_argument(fmt::format("line {}: {}", line_, message));
+    if (status_.is_ok()) status_ = invalid_argument(error_line(line_, message));
     position_ = source_.size();
   }
 

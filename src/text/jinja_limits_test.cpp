@@ -133,6 +133,14 @@ TEST(JinjaLimits, Data) {
   EXPECT_EQ(render("{{ x }}", "[1]"), "error: line 1: the template's data must be a JSON object");
 }
 
+TEST(JinjaLimits, ErrorsStayOnOneLine) {
+  EXPECT_EQ(render("{{ raise_exception('a\nb\u2028c' ~ 'd' * 1000) }}"),
+            "error: line 1: the template refuses: a b c" + std::string(373, 'd') + "...");
+  EXPECT_EQ(render("{{ '{:\n}'.format(1) }}").find('\n'), std::string::npos);
+  EXPECT_EQ(render("{{ {}['\n'].x }}").find('\n'), std::string::npos);
+  EXPECT_EQ(render("{{ \x01 }}"), "error: line 1: unexpected character ' '");
+}
+
 // With the limits of the product the worst templates still end soon.
 TEST(JinjaLimits, DefaultsEndSoon) {
   const auto start = std::chrono::steady_clock::now();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "text/jinja_error.h"
 #include "text/jinja_ops.h"
 #include "text/jinja_unicode.h"
 
@@ -25,7 +26,7 @@ Status Runtime::status() const {
 }
 
 Value Runtime::record(StatusCode code, std::string message) {
-  if (!error_) error_ = Status(code, fmt::format("line {}: {}", line_, message));
+  if (!error_) error_ = Status(code, error_line(line_, message));
   return {};
 }
 
