@@ -142,16 +142,18 @@ Interpreter::Flow Interpreter::run_for(const Statement& statement, Scope& scope)
   const Value loop_value = runtime_.adopt(std::move(made));
   if (runtime_.failed()) return Flow::kNext;
   Scope* inner = &new_scope(&scope);
-  bool any = false;
+  // As in Jinja2, `else` runs unless one turn has reached its end; break and continue do not.
+  bool any_completed = false;
   while (loop.advance()) {
-    any = true;
     if (inner->captured) inner = &new_scope(&scope);
     inner->variables.clear();
     if (loop_symbol_ != nullptr) inner->set(loop_symbol_, loop_value);
     assign(*statement.target, loop.current(), *inner);
-    if (run(statement.body, *inner) == Flow::kBreak || runtime_.failed()) break;
+    const Flow flow = run(statement.body, *inner);
+    if (flow == Flow::kBreak || runtime_.failed()) break;
+    any_completed |= flow == Flow::kNext;
   }
-  if (!any && !statement.otherwise.empty() && !runtime_.failed()) {
+  if (!any_completed && !statement.otherwise.empty() && !runtime_.failed()) {
     return run(statement.otherwise, new_scope(&scope));
   }
   return Flow::kNext;

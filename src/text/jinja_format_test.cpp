@@ -102,7 +102,7 @@ TEST(JinjaFormat, BraceFields) {
       {"'{0.x.y[1]}'.format(q)", "{'z': 'deep'}"},
       {"'{!r}|{!s}'.format('a', 'a')", "'a'|a"},
       {"'{:}'.format(1)", "1"},
-      {"'{a:>{w}}'.format(a=1, w=5)", "    1"},
+      {"'{a:>{w}}'.format(a=1, w=5)", "error"},
       {"'{{{}}}'.format(1)", "{1}"},
       {"'}'.format()", "error"},
       {"'{0'.format(1)", "error"},

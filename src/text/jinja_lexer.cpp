@@ -123,6 +123,8 @@ class Lexer {
   }
 
   void lex_comment(std::size_t inside) {
+    // Jinja2 lets a comment mark at the very end pass.
+    if (inside == source_.size()) return consume_to(inside);
     const std::size_t close = source_.find("#}", inside);
     if (close == std::string::npos) return fail("a comment is not closed, add '#}'");
     std::size_t end = close + 2;

@@ -207,6 +207,7 @@ class Parser : public ExpressionParser {
   void parse_signature(MacroDeclaration& macro) {
     expect_operator("(");
     while (!failed() && !at_operator(")")) {
+      if (!macro.parameters.empty()) expect_operator(",");
       macro.parameters.push_back(symbol(expect_name()));
       for (std::size_t i = 0; i + 1 < macro.parameters.size(); ++i) {
         if (macro.parameters[i] == macro.parameters.back()) {
@@ -219,7 +220,6 @@ class Parser : public ExpressionParser {
         fail("a parameter without a default follows one with a default");
       }
       bind_name(*macro.parameters.back());
-      if (!skip_operator(",")) break;
     }
     expect_operator(")");
   }

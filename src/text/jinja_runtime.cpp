@@ -186,7 +186,8 @@ bool TextBuilder::add(std::string_view text) {
 }
 
 bool TextBuilder::add_repeated(std::string_view text, std::int64_t count) {
-  if (text.empty() || count <= 0) return !runtime_.failed();
+  if (runtime_.failed()) return false;
+  if (text.empty() || count <= 0) return true;
   const std::size_t room = runtime_.limits().max_string_bytes - text_.size();
   if (static_cast<std::uint64_t>(count) > room / text.size()) {
     runtime_.fail_limit(fmt::format("a string of {} times {} bytes is over the limit of {} bytes",

@@ -132,7 +132,7 @@ TEST_F(JinjaRuntime, RangesAtTheEdges) {
   constexpr std::int64_t kMin = std::numeric_limits<std::int64_t>::min();
   EXPECT_EQ(runtime_.make_range(kMax - 2, kMax, 1).as_list().items.size(), 2U);
   EXPECT_EQ(runtime_.make_range(kMin, kMax, kMax).as_list().items.size(), 3U);
-  EXPECT_EQ(runtime_.make_range(kMax, kMin, kMin).as_list().items.size(), 1U);
+  EXPECT_EQ(runtime_.make_range(kMax, kMin, kMin).as_list().items.size(), 2U);
   EXPECT_EQ(runtime_.make_range(3, 3, 1).as_list().items.size(), 0U);
   EXPECT_EQ(runtime_.make_range(3, 1, 1).as_list().items.size(), 0U);
   EXPECT_FALSE(runtime_.failed());

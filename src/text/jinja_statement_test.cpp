@@ -181,7 +181,6 @@ TEST(JinjaStatements, WithFilterRaw) {
       {"{% raw %}{% raw %}{% endraw %}", "{% raw %}"},
       {"{% raw %}x", "error"},
       {"{# a #}b{# {{ c }} #}", "b"},
-      {"{#", ""},
       {"a{% generation %}b{% endgeneration %}c", "abc"},
       {"{% generation %}", "error"},
       {"{% print n %}{% print n, s %}", "77Hello, World"},
