@@ -10,7 +10,8 @@ namespace motley::jinja {
 const std::string_view kSampleContext = R"json({
   "s": "Hello, World", "t": "  padded\ttext\n",
   "u": "Ünï ß ΑΣ 漢字 🙂", "e": "", "n": 7, "m": -3,
-  "z": 0, "f": 2.5, "b": true, "c": false, "o": null, "l": [3, 1, 2], "k": ["b", "a", "C", "a"], "x": [],
+  "z": 0, "f": 2.5, "b": true, "c": false, "o": null, "l": [3, 1, 2],
+  "k": ["b", "a", "C", "a"], "x": [],
   "d": {"a": 1, "b": "two", "items": [1], "c": null}, "html": "<a href=\"x\">&'</a>",
   "r": [{"name": "Ann", "age": 31, "tags": ["x"]}, {"name": "bob", "age": 25},
         {"name": "Cy", "age": 31, "tags": []}],
