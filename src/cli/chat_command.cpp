@@ -67,8 +67,8 @@ Result<ChatCommand> parse_chat_command(std::string_view line) {
 std::string chat_command_help() {
   std::string text;
   for (const Row& row : kCommands) {
-    text += fmt::format("  {:<16} {}\n", fmt::format("{} {}", row.name, row.argument_name),
-                        row.help);
+    text +=
+        fmt::format("  {:<16} {}\n", fmt::format("{} {}", row.name, row.argument_name), row.help);
   }
   return text +
          "  A line that ends in a backslash goes on in the next one.\n"

@@ -86,8 +86,8 @@ Status take_values(const VerbSpec& verb, const Bound& bound, OptionValues* value
     if (bound.arguments[i]->count() > 0) {
       MOTLEY_RETURN_IF_ERROR(values->set_argument(argument, bound.arguments[i]->results()));
     } else if (argument.required) {
-      return invalid_argument(fmt::format("\"motley {}\" needs {}: {}", verb.name, argument.name,
-                                          argument.help));
+      return invalid_argument(
+          fmt::format("\"motley {}\" needs {}: {}", verb.name, argument.name, argument.help));
     }
   }
   return Status::ok();

@@ -8,22 +8,22 @@ namespace motley {
 namespace {
 
 const OptionSpec kText = {.name = "text", .letter = 'p', .type = OptionType::kText, .value = "T"};
-const OptionSpec kCount = {.name = "count", .letter = 'n', .type = OptionType::kInteger,
-                           .value = "N"};
+const OptionSpec kCount = {
+    .name = "count", .letter = 'n', .type = OptionType::kInteger, .value = "N"};
 const OptionSpec kShift = {.name = "shift", .type = OptionType::kReal, .value = "X"};
-const OptionSpec kStop = {.name = "stop", .type = OptionType::kText, .value = "T",
-                          .repeatable = true};
+const OptionSpec kStop = {
+    .name = "stop", .type = OptionType::kText, .value = "T", .repeatable = true};
 const OptionSpec kRaw = {.name = "raw"};
 
 std::vector<VerbSpec> verbs() {
-  return {{.name = "say",
-           .arguments = {{.name = "MODEL", .type = OptionType::kFolder, .help = "a folder",
-                          .required = false}},
-           .options = {kText, kCount, kShift, kStop, kRaw}},
-          {.name = "copy",
-           .arguments = {{.name = "IN", .help = "what to copy"},
-                         {.name = "OUT", .help = "where to"}},
-           .options = {{.name = "bits", .type = OptionType::kInteger, .value = "B"}}}};
+  return {
+      {.name = "say",
+       .arguments =
+           {{.name = "MODEL", .type = OptionType::kFolder, .help = "a folder", .required = false}},
+       .options = {kText, kCount, kShift, kStop, kRaw}},
+      {.name = "copy",
+       .arguments = {{.name = "IN", .help = "what to copy"}, {.name = "OUT", .help = "where to"}},
+       .options = {{.name = "bits", .type = OptionType::kInteger, .value = "B"}}}};
 }
 
 Result<ParsedLine> parse(size_t verb, const std::vector<std::string>& words) {

@@ -18,8 +18,9 @@ inline const OptionSpec kFile = {.name = "file",
                                  .letter = 'f',
                                  .type = OptionType::kFile,
                                  .value = "FILE",
-                                 .help = "take the text from FILE, byte for byte (- for standard "
-                                         "input)"};
+                                 .help =
+                                     "take the text from FILE, byte for byte (- for standard "
+                                     "input)"};
 inline const OptionSpec kThink = {
     .name = "think",
     .type = OptionType::kChoice,
@@ -52,8 +53,8 @@ inline const OptionSpec kCpu = {.name = "cpu",
                                 .help = "instruction set of the processor",
                                 .default_note = "the best that it has",
                                 .choices = {"portable", "neon", "avx2", "avx512", "amx"}};
-inline const OptionSpec kReference = {
-    .name = "reference", .help = "compute everything in the slow float64 reference"};
+inline const OptionSpec kReference = {.name = "reference",
+                                      .help = "compute everything in the slow float64 reference"};
 inline const OptionSpec kCacheFormat = {.name = "cache-format",
                                         .type = OptionType::kChoice,
                                         .help = "element type of the key and value cache",

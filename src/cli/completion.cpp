@@ -100,9 +100,9 @@ std::string bash_verb(const VerbSpec& verb) {
   const std::string cases = bash_value_cases(verb);
   if (!cases.empty()) text += "      case $previous in\n" + cases + "      esac\n";
   const std::string choices = join(argument_choices(verb));
-  text += fmt::format(
-      "      if [[ $word == -* ]]; then COMPREPLY=($(compgen -W '{}' -- \"$word\"))\n",
-      all_flags(verb));
+  text +=
+      fmt::format("      if [[ $word == -* ]]; then COMPREPLY=($(compgen -W '{}' -- \"$word\"))\n",
+                  all_flags(verb));
   if (choices.empty()) {
     text += "      else compopt -o filenames; COMPREPLY=($(compgen -f -- \"$word\")); fi\n";
   } else {
@@ -123,14 +123,15 @@ std::string zsh_option(const OptionSpec& option) {
     value = fmt::format(":{}: ", zsh_text(option.value));
   }
   const std::string repeat = option.repeatable ? "*" : "";
-  std::string text = "      " +
-                     quoted(fmt::format("{}--{}[{}]{}", repeat, option.name, zsh_text(option.help),
-                                        value)) +
-                     " \\\n";
+  std::string text =
+      "      " +
+      quoted(fmt::format("{}--{}[{}]{}", repeat, option.name, zsh_text(option.help), value)) +
+      " \\\n";
   if (option.letter != 0) {
-    text += "      " +
-            quoted(fmt::format("{}-{}[{}]{}", repeat, option.letter, zsh_text(option.help), value)) +
-            " \\\n";
+    text +=
+        "      " +
+        quoted(fmt::format("{}-{}[{}]{}", repeat, option.letter, zsh_text(option.help), value)) +
+        " \\\n";
   }
   return text;
 }
@@ -146,9 +147,9 @@ std::string zsh_verb(const VerbSpec& verb) {
 }
 
 std::string fish_option(const VerbSpec& verb, const OptionSpec& option) {
-  std::string line = fmt::format("complete -c motley -n {} -l {}",
-                                 quoted(fmt::format("__motley_verb_is {}", quoted(verb.name))),
-                                 option.name);
+  std::string line =
+      fmt::format("complete -c motley -n {} -l {}",
+                  quoted(fmt::format("__motley_verb_is {}", quoted(verb.name))), option.name);
   if (option.letter != 0) line += fmt::format(" -s {}", option.letter);
   if (option.type == OptionType::kChoice) {
     line += fmt::format(" -x -a {}", quoted(join(option.choices)));

@@ -46,8 +46,7 @@ TEST(Console, KeepsTheFirstWriteError) {
   Console console({.in = 0, .out = full, .err = 2});
   console.out("x");
   console.out("y");
-  EXPECT_EQ(console.out_status().message(),
-            "write to standard output: No space left on device");
+  EXPECT_EQ(console.out_status().message(), "write to standard output: No space left on device");
   ::close(full);
 }
 

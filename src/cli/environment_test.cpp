@@ -19,8 +19,7 @@ std::vector<VerbSpec> verbs() {
 
 TEST(Environment, ReadsOnlyItsOwnVariables) {
   const char* entries[] = {"PATH=/bin", "MOTLEY_JSON=1", "MOTLEY_A=b=c", "MOTLEYX=1", nullptr};
-  EXPECT_EQ(read_environment(entries),
-            (Environment{{"MOTLEY_JSON", "1"}, {"MOTLEY_A", "b=c"}}));
+  EXPECT_EQ(read_environment(entries), (Environment{{"MOTLEY_JSON", "1"}, {"MOTLEY_A", "b=c"}}));
 }
 
 TEST(Environment, NamesFollowFromFlags) {

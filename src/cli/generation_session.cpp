@@ -49,9 +49,10 @@ Status GenerationSession::check_prompt(std::span<const TokenId> prompt) const {
   const int64_t vocab = engine_->spec().vocab_size;
   for (const TokenId token : prompt) {
     if (token < vocab) continue;
-    return corrupt(fmt::format("token {} of the prompt is beyond the model's vocabulary of {}; "
-                               "tokenizer.json belongs to another model",
-                               token, vocab));
+    return corrupt(
+        fmt::format("token {} of the prompt is beyond the model's vocabulary of {}; "
+                    "tokenizer.json belongs to another model",
+                    token, vocab));
   }
   return Status::ok();
 }

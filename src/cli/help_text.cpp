@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-
 namespace motley {
 namespace {
 
@@ -75,8 +74,8 @@ std::string usage_line(const VerbSpec& verb) {
 }
 
 std::string verb_help(const VerbSpec& verb) {
-  std::string text = fmt::format("motley {}: {}\n\nusage: {}\n", verb.name, verb.summary,
-                                 usage_line(verb));
+  std::string text =
+      fmt::format("motley {}: {}\n\nusage: {}\n", verb.name, verb.summary, usage_line(verb));
   if (!verb.description.empty()) text += "\n" + wrap_text(verb.description, 0);
   if (!verb.arguments.empty()) text += "\narguments:\n";
   for (const ArgumentSpec& argument : verb.arguments) {

@@ -14,9 +14,9 @@ TEST(HelpText, WrapsAtWordsAndKeepsNewlines) {
 
 TEST(HelpText, FlagTextShowsLettersValuesAndChoices) {
   EXPECT_EQ(flag_text({.name = "json"}), "--json");
-  EXPECT_EQ(flag_text({.name = "max-tokens", .letter = 'n', .type = OptionType::kInteger,
-                       .value = "N"}),
-            "-n, --max-tokens N");
+  EXPECT_EQ(
+      flag_text({.name = "max-tokens", .letter = 'n', .type = OptionType::kInteger, .value = "N"}),
+      "-n, --max-tokens N");
   EXPECT_EQ(flag_text({.name = "think", .type = OptionType::kChoice, .choices = {"on", "off"}}),
             "--think on|off");
 }

@@ -39,7 +39,8 @@ std::vector<LayerGroup> group_layers(const ModelSpec& spec) {
   std::vector<LayerGroup> groups;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
-    LayerGroup group{mixer_name(layer.mixer), feed_forward_name(layer.feed_forward),
+    LayerGroup group{mixer_name(layer.mixer),
+                     feed_forward_name(layer.feed_forward),
                      mixer_heads(layer.mixer),
                      {}};
     auto found = std::find_if(groups.begin(), groups.end(), [&](const LayerGroup& other) {

@@ -54,8 +54,8 @@ std::string layers_table(const ModelFacts& facts) {
 }
 
 std::string totals_table(std::string_view title, const std::vector<PlacementTotal>& totals) {
-  std::string text = fmt::format("\n{:<20} {:>8} {:>10} {:>10}\n", title, "tensors", "file",
-                                 "memory");
+  std::string text =
+      fmt::format("\n{:<20} {:>8} {:>10} {:>10}\n", title, "tensors", "file", "memory");
   for (const PlacementTotal& total : totals) {
     text += fmt::format("{:<20} {:>8} {:>10} {:>10}\n", total.key, total.tensors,
                         bytes_text(total.file_bytes), bytes_text(total.memory_bytes));
@@ -133,10 +133,10 @@ Json text_json(const TextFacts& facts) {
   for (const auto& [id, spelling] : facts.stop_tokens) {
     stops.push_back({{"id", id}, {"text", spelling}});
   }
-  Json json = {{"tokenizer",
-                {{"vocab", facts.vocab}, {"added", facts.added}, {"special", facts.special}}},
-               {"stop_tokens", std::move(stops)},
-               {"template", nullptr}};
+  Json json = {
+      {"tokenizer", {{"vocab", facts.vocab}, {"added", facts.added}, {"special", facts.special}}},
+      {"stop_tokens", std::move(stops)},
+      {"template", nullptr}};
   if (facts.has_template) {
     json["template"] = {{"tools", facts.tools},
                         {"system", facts.system_role},
@@ -162,13 +162,12 @@ std::string count_text(int64_t count) {
 
 std::string facts_table(const ModelFacts& facts) {
   std::string text = row("model", facts.path) + row("family", facts.family);
-  text += row("parameters",
-              fmt::format("{} ({} active a token{})", count_text(facts.parameters),
-                          count_text(facts.active),
-                          facts.drafts > 0
-                              ? fmt::format(", {} in draft layers",
-                                            count_text(facts.draft_parameters))
-                              : ""));
+  text += row(
+      "parameters",
+      fmt::format(
+          "{} ({} active a token{})", count_text(facts.parameters), count_text(facts.active),
+          facts.drafts > 0 ? fmt::format(", {} in draft layers", count_text(facts.draft_parameters))
+                           : ""));
   text += row("hidden size", fmt::format("{}", facts.hidden));
   text += row("vocabulary", fmt::format("{}", facts.vocab));
   text += row("context", fmt::format("{} tokens", facts.context));
@@ -177,8 +176,7 @@ std::string facts_table(const ModelFacts& facts) {
     text += row(fmt::format("state, {}", state.cache_format),
                 fmt::format("{} fixed, {} a token, {} at full context",
                             bytes_text(state.fixed_bytes), bytes_text(state.bytes_per_token),
-                            bytes_text(state.fixed_bytes +
-                                       state.bytes_per_token * facts.context)));
+                            bytes_text(state.fixed_bytes + state.bytes_per_token * facts.context)));
   }
   text += text_table(facts.text);
   text += totals_table("part", facts.placement.by_part());

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/install_paths.h"
-#include "base/progress.h"
+#include "cli/byte_progress.h"
 #include "cli/common_options.h"
 
 namespace motley {
@@ -11,9 +11,8 @@ namespace motley {
 using namespace options;
 
 std::vector<OptionSpec> engine_option_table() {
-  return {kThreads, kNumeric,     kCpu,         kReference,    kCacheFormat, kDelta,
-          kContext, kStateBudget, kExpertSlots, kPrefillChunk, kNoPopulate,  kPocket,
-          kVerbose};
+  return {kThreads,     kNumeric,     kCpu,          kReference,  kCacheFormat, kDelta,  kContext,
+          kStateBudget, kExpertSlots, kPrefillChunk, kNoPopulate, kPocket,      kVerbose};
 }
 
 EngineOptions engine_options(const OptionValues& values, std::string model) {
@@ -57,8 +56,8 @@ Status check_engine_options(const OptionValues& values) {
   if (!values.flag(kReference)) return Status::ok();
   for (const OptionSpec* option : {&kCpu, &kCacheFormat, &kNumeric}) {
     if (!values.given(*option)) continue;
-    return invalid_argument(fmt::format("{} has no effect with {}", values.source(*option),
-                                        values.source(kReference)));
+    return invalid_argument(
+        fmt::format("{} has no effect with {}", values.source(*option), values.source(kReference)));
   }
   return Status::ok();
 }
@@ -72,16 +71,8 @@ Result<std::string> find_model(const OptionValues& values) {
 }
 
 Result<std::unique_ptr<Engine>> load_engine(Context& context, EngineOptions options) {
-  // The total is known with the first call only.
-  std::unique_ptr<ProgressBar> bar;
-  options.progress = [&](int64_t done, int64_t total) {
-    if (bar == nullptr) {
-      bar = std::make_unique<ProgressBar>(
-          context.clock, ProgressOptions{.label = "loading", .total = static_cast<uint64_t>(total)});
-    }
-    const auto now = static_cast<uint64_t>(done);
-    if (now > bar->done()) bar->advance(now - bar->done());
-  };
+  ByteProgress progress(context.clock, "loading");
+  options.progress = [&](int64_t done, int64_t total) { progress(done, total); };
   return Engine::load(context, std::move(options));
 }
 

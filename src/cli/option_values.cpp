@@ -44,8 +44,8 @@ Status check_number(const OptionSpec& option, std::string_view text, std::string
     if (const auto integer = parse_integer(text)) number = static_cast<double>(*integer);
   }
   if (!number) {
-    return invalid_argument(fmt::format("{} needs {}, not \"{}\"", source, kind,
-                                        escape_control_characters(text)));
+    return invalid_argument(
+        fmt::format("{} needs {}, not \"{}\"", source, kind, escape_control_characters(text)));
   }
   if (*number < option.least || *number > option.most) return out_of_range(source, text, option);
   return Status::ok();
@@ -103,9 +103,10 @@ std::optional<int64_t> parse_bytes(std::string_view text) {
     double factor;
   };
   static constexpr std::array kSuffixes = {
-      Suffix{"KiB", 1024.0},         Suffix{"MiB", 1048576.0}, Suffix{"GiB", 1073741824.0},
-      Suffix{"TiB", 1099511627776.0}, Suffix{"KB", 1e3},        Suffix{"MB", 1e6},
-      Suffix{"GB", 1e9},             Suffix{"TB", 1e12}};
+      Suffix{"KiB", 1024.0},       Suffix{"MiB", 1048576.0},
+      Suffix{"GiB", 1073741824.0}, Suffix{"TiB", 1099511627776.0},
+      Suffix{"KB", 1e3},           Suffix{"MB", 1e6},
+      Suffix{"GB", 1e9},           Suffix{"TB", 1e12}};
   double factor = 1;
   for (const Suffix& suffix : kSuffixes) {
     if (!text.ends_with(suffix.name)) continue;

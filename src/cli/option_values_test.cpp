@@ -47,8 +47,7 @@ TEST(OptionValues, ErrorsNameTheOptionAndWhatIsAllowed) {
   EXPECT_EQ(error_of(kShare, {"nan"}), "--share needs a number, not \"nan\"");
   EXPECT_EQ(error_of(kShare, {"1.5"}), "--share is 1.5, allowed is 0 to 1");
   EXPECT_EQ(error_of(kSize, {"0"}), "--size is 0, allowed is at least 1");
-  EXPECT_EQ(error_of(kSize, {"4G"}),
-            "--size needs a size such as 512MiB or 4GB, not \"4G\"");
+  EXPECT_EQ(error_of(kSize, {"4G"}), "--size needs a size such as 512MiB or 4GB, not \"4G\"");
   EXPECT_EQ(error_of(kMode, {"maybe"}), "--mode is \"maybe\", allowed is on, off");
   EXPECT_EQ(error_of(kPath, {""}), "--path needs a path");
   EXPECT_EQ(error_of(kQuiet, {"perhaps"}), "--quiet is \"perhaps\", allowed is on or off");

@@ -35,15 +35,16 @@ Status unknown_verb(std::span<const VerbSpec> verbs, std::span<const std::string
   for (const VerbSpec& verb : verbs) {
     const std::string name(verb.name);
     known.push_back(name.substr(0, name.find(' ')));
-    if (name.starts_with(words[0] + " ")) subjects.append(subjects.empty() ? "" : ", ").append(name);
+    if (name.starts_with(words[0] + " "))
+      subjects.append(subjects.empty() ? "" : ", ").append(name);
   }
   const std::string shown = escape_control_characters(words[0]);
   if (!subjects.empty()) {
     return invalid_argument(fmt::format("\"{}\" needs a subject: {}", shown, subjects));
   }
   if (shown.starts_with("-")) {
-    return invalid_argument(fmt::format("{} comes before a verb; write motley VERB {}", shown,
-                                        shown));
+    return invalid_argument(
+        fmt::format("{} comes before a verb; write motley VERB {}", shown, shown));
   }
   return invalid_argument(fmt::format("unknown verb \"{}\"{}; \"motley help\" lists them", shown,
                                       suggestion_for(words[0], known)));

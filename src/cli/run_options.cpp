@@ -23,8 +23,9 @@ const OptionSpec kSystem = {.name = "system",
                             .value = "TEXT",
                             .help = "system message that the conversation begins with"};
 const OptionSpec kRaw = {.name = "raw",
-                         .help = "take the text as it stands, special tokens recognised, without "
-                                 "the chat template"};
+                         .help =
+                             "take the text as it stands, special tokens recognised, without "
+                             "the chat template"};
 const OptionSpec kMaxTokens = {.name = "max-tokens",
                                .letter = 'n',
                                .type = OptionType::kInteger,
@@ -58,8 +59,8 @@ Status no_effect(const OptionValues& values, const OptionSpec& option, std::stri
 }  // namespace
 
 std::vector<OptionSpec> run_option_table() {
-  std::vector<OptionSpec> table = {kPrompt,    kFile, kRaw,     kSystem, kThink,
-                                   kMaxTokens, kStop, kIgnoreEos};
+  std::vector<OptionSpec> table = {kPrompt, kFile,      kRaw,  kSystem,
+                                   kThink,  kMaxTokens, kStop, kIgnoreEos};
   for (const OptionSpec& option : sampling_option_table()) table.push_back(option);
   table.push_back(kLogprobs);
   table.push_back(kJson);
@@ -71,8 +72,8 @@ Status check_run_options(const Invocation& invocation) {
   const OptionValues& values = invocation.options;
   MOTLEY_RETURN_IF_ERROR(check_engine_options(values));
   if (values.given(kPrompt) && values.given(kFile)) {
-    return invalid_argument(fmt::format("give {} or {}, not both", values.source(kPrompt),
-                                        values.source(kFile)));
+    return invalid_argument(
+        fmt::format("give {} or {}, not both", values.source(kPrompt), values.source(kFile)));
   }
   if (values.flag(kRaw)) {
     for (const OptionSpec* option : {&kSystem, &kThink}) {
@@ -82,8 +83,8 @@ Status check_run_options(const Invocation& invocation) {
   if (values.given(kLogprobs) && !values.flag(kJson)) {
     return no_effect(values, kLogprobs, "without --json");
   }
-  const bool chat = !values.given(kPrompt) && !values.given(kFile) &&
-                    invocation.console.in_is_terminal();
+  const bool chat =
+      !values.given(kPrompt) && !values.given(kFile) && invocation.console.in_is_terminal();
   if (chat && (values.flag(kRaw) || values.flag(kJson))) {
     return invalid_argument(
         fmt::format("{} needs a text: -p TEXT, -f FILE or standard input",

@@ -29,16 +29,18 @@ const OptionSpec kTopK = {.name = "top-k",
 const OptionSpec kTopP = {.name = "top-p",
                           .type = OptionType::kReal,
                           .value = "P",
-                          .help = "draw from the fewest tokens that together have probability P; "
-                                  "1 is off",
+                          .help =
+                              "draw from the fewest tokens that together have probability P; "
+                              "1 is off",
                           .default_note = kFromModelOff,
                           .least = 0,
                           .most = 1};
 const OptionSpec kMinP = {.name = "min-p",
                           .type = OptionType::kReal,
                           .value = "P",
-                          .help = "leave out tokens less likely than P times the most likely one; "
-                                  "0 is off",
+                          .help =
+                              "leave out tokens less likely than P times the most likely one; "
+                              "0 is off",
                           .default_note = kFromModelOff,
                           .least = 0,
                           .most = 1};

@@ -45,8 +45,8 @@ const OptionSpec kNoMachine = {.name = "no-machine",
                                .help = "do not measure memory and matrix rates; no shares then"};
 
 std::vector<OptionSpec> bench_option_table() {
-  std::vector<OptionSpec> table = {kPromptTokens, kGenerate, kRepeat, kBenchSeed, kNoMachine,
-                                   kJson};
+  std::vector<OptionSpec> table = {kPromptTokens, kGenerate,  kRepeat,
+                                   kBenchSeed,    kNoMachine, kJson};
   for (const OptionSpec& option : engine_option_table()) table.push_back(option);
   return table;
 }

@@ -25,11 +25,9 @@ int exit_status(const GenerationOutcome& outcome) {
 
 Result<int> answer_once(Console& console, const RunModel& model, const ChatOptions& options,
                         const SessionOptions& session_options, const std::string& prompt) {
-  MOTLEY_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
-                          prompt_tokens(model, options, prompt));
-  MOTLEY_ASSIGN_OR_RETURN(GenerationSession session, GenerationSession::create(
-                                                         *model.engine, *model.text,
-                                                         session_options));
+  MOTLEY_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, prompt_tokens(model, options, prompt));
+  MOTLEY_ASSIGN_OR_RETURN(GenerationSession session,
+                          GenerationSession::create(*model.engine, *model.text, session_options));
   const InterruptHandler interrupt;
   const auto show = [&](std::string_view text) {
     if (options.json) return;
@@ -51,8 +49,7 @@ Result<int> run_run(Invocation& invocation) {
   const ChatOptions chat = chat_options(invocation.options);
   MOTLEY_ASSIGN_OR_RETURN(const std::optional<std::string> prompt, one_shot_prompt(invocation));
   MOTLEY_ASSIGN_OR_RETURN(const RunModel model, load_run_model(invocation.options));
-  MOTLEY_ASSIGN_OR_RETURN(const SessionOptions session,
-                          session_options(invocation.options, model));
+  MOTLEY_ASSIGN_OR_RETURN(const SessionOptions session, session_options(invocation.options, model));
   if (prompt) return answer_once(invocation.console, model, chat, session, *prompt);
   return run_chat(invocation.console, model, chat, session);
 }

@@ -20,8 +20,9 @@ const OptionSpec kTools = {.name = "tools",
                            .type = OptionType::kFile,
                            .value = "FILE",
                            .help = "JSON file with the list of tools that the model may call"};
-const OptionSpec kNoGenerationPrompt = {
-    .name = "no-generation-prompt", .help = "end after the last message, without the header of "
+const OptionSpec kNoGenerationPrompt = {.name = "no-generation-prompt",
+                                        .help =
+                                            "end after the last message, without the header of "
                                             "the next answer"};
 
 Result<nlohmann::ordered_json> read_json_list(const std::string& path, std::string_view field,
@@ -68,24 +69,25 @@ Result<int> run_template(Invocation& invocation) {
 }  // namespace
 
 VerbSpec template_verb() {
-  return {.name = "template",
-          .summary = "render messages with a model's chat template",
-          .description =
-              "MESSAGES is a JSON file: a list of messages ({\"role\": ..., \"content\": ...}), "
-              "or an object with \"messages\". Prints the prompt exactly, without a newline of "
-              "its own.",
-          .arguments = {{.name = "MESSAGES",
-                         .type = OptionType::kFile,
-                         .help = "JSON file with the messages, - for standard input"},
-                        {.name = "MODEL",
-                         .type = OptionType::kFolder,
-                         .help = "model directory (default: the pocket model, see --pocket)",
-                         .required = false}},
-          .options = {kTools, kNoGenerationPrompt, kThink, kJson, kPocket},
-          .examples = {{"motley template chat.json models/pocket", "the prompt as the model sees it"},
-                       {"motley template chat.json models/pocket --tools tools.json --json",
-                        "with tools; text and token ids"}},
-          .run = run_template};
+  return {
+      .name = "template",
+      .summary = "render messages with a model's chat template",
+      .description =
+          "MESSAGES is a JSON file: a list of messages ({\"role\": ..., \"content\": ...}), "
+          "or an object with \"messages\". Prints the prompt exactly, without a newline of "
+          "its own.",
+      .arguments = {{.name = "MESSAGES",
+                     .type = OptionType::kFile,
+                     .help = "JSON file with the messages, - for standard input"},
+                    {.name = "MODEL",
+                     .type = OptionType::kFolder,
+                     .help = "model directory (default: the pocket model, see --pocket)",
+                     .required = false}},
+      .options = {kTools, kNoGenerationPrompt, kThink, kJson, kPocket},
+      .examples = {{"motley template chat.json models/pocket", "the prompt as the model sees it"},
+                   {"motley template chat.json models/pocket --tools tools.json --json",
+                    "with tools; text and token ids"}},
+      .run = run_template};
 }
 
 }  // namespace motley

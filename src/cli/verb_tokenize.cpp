@@ -22,8 +22,9 @@ const OptionSpec kText = {.name = "text",
                           .help = "the text",
                           .default_note = "standard input"};
 const OptionSpec kDecode = {.name = "decode",
-                            .help = "the other way: the text is token ids, separated by spaces, "
-                                    "commas or newlines"};
+                            .help =
+                                "the other way: the text is token ids, separated by spaces, "
+                                "commas or newlines"};
 const OptionSpec kPlain = {.name = "plain",
                            .help = "special tokens in the text are ordinary characters"};
 const OptionSpec kIds = {.name = "ids", .help = "print the ids alone, on one line"};
@@ -75,7 +76,8 @@ std::string table_of(const Tokenizer& tokenizer, const std::vector<TokenId>& ids
   std::string table;
   for (const TokenId id : ids) {
     const char* kind = tokenizer.is_special(id) ? "special" : tokenizer.is_added(id) ? "added" : "";
-    table += fmt::format("{:>8}  {}{}{}\n", id, nlohmann::json(tokenizer.token_bytes(id))
+    table += fmt::format("{:>8}  {}{}{}\n", id,
+                         nlohmann::json(tokenizer.token_bytes(id))
                              .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
                          *kind == 0 ? "" : "  ", kind);
   }
@@ -122,8 +124,9 @@ Result<int> run_tokenize(Invocation& invocation) {
 VerbSpec tokenize_verb() {
   return {.name = "tokenize",
           .summary = "show the tokens of a text, or the text of tokens",
-          .description = "Prints one token a line: its id and the text it stands for. Special "
-                         "tokens in the text are recognised, as in prompts.",
+          .description =
+              "Prints one token a line: its id and the text it stands for. Special "
+              "tokens in the text are recognised, as in prompts.",
           .arguments = {{.name = "MODEL",
                          .type = OptionType::kFolder,
                          .help = "model directory (default: the pocket model, see --pocket)",

@@ -39,15 +39,16 @@ Status check_verify(const Invocation& invocation) {
   const OptionValues& values = invocation.options;
   if (values.given(kExpected)) {
     if (values.given(kNumericBoth)) {
-      return invalid_argument(fmt::format("{} has no effect with --expected: it checks exact and "
-                                          "then fast",
-                                          values.source(kNumericBoth)));
+      return invalid_argument(
+          fmt::format("{} has no effect with --expected: it checks exact and "
+                      "then fast",
+                      values.source(kNumericBoth)));
     }
     return Status::ok();
   }
   if (values.given(kPrefillChunk)) {
-    return invalid_argument(fmt::format("{} has no effect without --expected",
-                                        values.source(kPrefillChunk)));
+    return invalid_argument(
+        fmt::format("{} has no effect without --expected", values.source(kPrefillChunk)));
   }
   return Status::ok();
 }

@@ -59,9 +59,9 @@ class BenchRunner {
     // As in a generation: logits for a decoded token and for the last one of the prompt.
     const bool wants_logits = rows == std::ssize(pending);
     const auto last = static_cast<int32_t>(batch_.rows() - 1);
-    MOTLEY_RETURN_IF_ERROR(runner_.run(
-        batch_, wants_logits ? std::span(&last, 1) : std::span<const int32_t>(), observer_,
-        &logits_));
+    MOTLEY_RETURN_IF_ERROR(
+        runner_.run(batch_, wants_logits ? std::span(&last, 1) : std::span<const int32_t>(),
+                    observer_, &logits_));
     if (wants_logits) chosen_ = argmax(logits_);
     return Status::ok();
   }
@@ -113,9 +113,9 @@ Result<std::vector<MachineRates>> measure_machine(const Clock& clock,
 Result<ModelBench> bench_model(Engine& engine, const BenchOptions& options) {
   const int64_t tokens = options.prompt_tokens + options.generate_tokens;
   if (tokens > engine.context_length()) {
-    return invalid_argument(fmt::format("{} prompt and {} generated tokens exceed the context of {}",
-                                        options.prompt_tokens, options.generate_tokens,
-                                        engine.context_length()));
+    return invalid_argument(
+        fmt::format("{} prompt and {} generated tokens exceed the context of {}",
+                    options.prompt_tokens, options.generate_tokens, engine.context_length()));
   }
   ModelBench bench;
   bench.model = engine.options().model.string();

@@ -25,8 +25,8 @@ struct MachineRates {
 
 struct MachineRatesOptions {
   CpuIsa isa = CpuIsa::kPortable;
-  int threads = 1;          // the most; also measured: 1 and the powers of two below
-  int64_t read_bytes = 0;   // size of the read test; 0: chosen by cache and memory
+  int threads = 1;         // the most; also measured: 1 and the powers of two below
+  int64_t read_bytes = 0;  // size of the read test; 0: chosen by cache and memory
   std::function<void(const std::string& stage)> progress;
 };
 // In ascending order of threads.

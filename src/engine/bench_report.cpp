@@ -9,7 +9,7 @@
 namespace motley {
 namespace {
 
-double best_rate(int64_t tokens, const std::vector<BenchRun>& runs, double BenchRun::*seconds) {
+double best_rate(int64_t tokens, const std::vector<BenchRun>& runs, double BenchRun::* seconds) {
   double best = 0;
   for (const BenchRun& run : runs) {
     if (run.*seconds > 0) best = std::max(best, static_cast<double>(tokens) / (run.*seconds));
@@ -54,10 +54,10 @@ std::string machine_json(const std::vector<MachineRates>& machine) {
                         text.size() == 1 ? "" : ",", rates.threads, rates.read_bytes_per_s);
     for (size_t i = 0; i < rates.peaks.size(); ++i) {
       const PeakRate& peak = rates.peaks[i];
-      text += fmt::format(
-          "{}{{\"instruction\": {}, \"numbers\": {}, \"multiply_adds_per_s\": {:.4e}}}",
-          i == 0 ? "" : ", ", json_quote(peak.instruction), json_quote(peak.numbers),
-          peak.multiply_adds_per_s);
+      text +=
+          fmt::format("{}{{\"instruction\": {}, \"numbers\": {}, \"multiply_adds_per_s\": {:.4e}}}",
+                      i == 0 ? "" : ", ", json_quote(peak.instruction), json_quote(peak.numbers),
+                      peak.multiply_adds_per_s);
     }
     text += "]}";
   }
@@ -97,13 +97,13 @@ double ModelBench::matrix_share() const {
 }
 
 std::string ModelBench::table() const {
-  std::string text = fmt::format("{}: {}, {} threads, loaded in {:.1f} s\n\n", model, numerics,
-                                 threads, load_s);
+  std::string text =
+      fmt::format("{}: {}, {} threads, loaded in {:.1f} s\n\n", model, numerics, threads, load_s);
   text += machine_table(machine);
-  text += fmt::format("prefill  {} tokens  {:.1f} tok/s  {:.1f} GMAC/s  {} of the {} rate\n",
-                      options.prompt_tokens, prefill_tokens_per_s(),
-                      prefill_multiply_adds_per_s() * 1e-9, percent(matrix_share()),
-                      matrix_numbers);
+  text +=
+      fmt::format("prefill  {} tokens  {:.1f} tok/s  {:.1f} GMAC/s  {} of the {} rate\n",
+                  options.prompt_tokens, prefill_tokens_per_s(),
+                  prefill_multiply_adds_per_s() * 1e-9, percent(matrix_share()), matrix_numbers);
   text += fmt::format("decode   {} tokens  {:.1f} tok/s  {:.2f} GB/s  {} of the memory rate\n",
                       options.generate_tokens, decode_tokens_per_s(), decode_bytes_per_s() * 1e-9,
                       percent(bandwidth_share()));
@@ -126,8 +126,8 @@ std::string ModelBench::json() const {
   text += fmt::format(
       "  \"prompt_tokens\": {},\n  \"generate_tokens\": {},\n  \"prefill_chunk\": {},\n"
       "  \"prefill_tokens_per_s\": {:.3f},\n  \"decode_tokens_per_s\": {:.3f},\n",
-      options.prompt_tokens, options.generate_tokens, options.prefill_chunk,
-      prefill_tokens_per_s(), decode_tokens_per_s());
+      options.prompt_tokens, options.generate_tokens, options.prefill_chunk, prefill_tokens_per_s(),
+      decode_tokens_per_s());
   text += fmt::format(
       "  \"bytes_per_token\": {},\n  \"weight_bytes_per_token\": {},\n"
       "  \"state_fixed_bytes\": {},\n  \"state_bytes_per_context_token\": {},\n"
@@ -139,8 +139,8 @@ std::string ModelBench::json() const {
       "  \"matrix_numbers\": {},\n  \"matrix_share\": {:.4f},\n",
       cost.prefill_multiply_adds, prefill_multiply_adds_per_s(), json_quote(matrix_numbers),
       matrix_share());
-  return text + fmt::format("  \"machine\": {},\n  \"runs\": [{}]\n}}\n", machine_json(machine),
-                            list);
+  return text +
+         fmt::format("  \"machine\": {},\n  \"runs\": [{}]\n}}\n", machine_json(machine), list);
 }
 
 }  // namespace motley

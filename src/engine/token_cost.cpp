@@ -92,9 +92,8 @@ ParameterCounts count_parameters(const ModelSpec& spec) {
   };
   for (const DraftSpec& draft : spec.drafts) {
     visit_layer(draft.layer, add_draft);
-    for (const TensorHandle tensor :
-         {draft.projection, draft.embedding_norm.weight, draft.hidden_norm.weight,
-          draft.final_norm.weight}) {
+    for (const TensorHandle tensor : {draft.projection, draft.embedding_norm.weight,
+                                      draft.hidden_norm.weight, draft.final_norm.weight}) {
       add_draft(tensor, 1);
     }
   }
@@ -111,8 +110,7 @@ TokenCost token_cost(const ModelSpec& spec, const LoadedWeights& weights,
   };
   for (const LayerSpec& layer : spec.layers) visit_layer(layer, add);
   add(spec.final_norm.weight, 1);
-  cost.decode_multiply_adds =
-      cost.prefill_multiply_adds + spec.tensor(spec.head).shape.elements();
+  cost.decode_multiply_adds = cost.prefill_multiply_adds + spec.tensor(spec.head).shape.elements();
   cost.weight_bytes += weights.matrix(spec.head).bytes();
   cost.weight_bytes += weights.matrix(spec.embedding).slice_rows(0, 1).bytes();
   cost.state_fixed_bytes = layout.fixed_bytes();

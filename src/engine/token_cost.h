@@ -22,8 +22,8 @@ ParameterCounts count_parameters(const ModelSpec& spec);
 struct TokenCost {
   // Of one decoded token: every matrix once, experts_per_token of the experts, an embedding row.
   int64_t weight_bytes = 0;
-  int64_t state_fixed_bytes = 0;       // linear-attention state, read whole
-  int64_t state_bytes_per_token = 0;   // of cache, for each token of context
+  int64_t state_fixed_bytes = 0;      // linear-attention state, read whole
+  int64_t state_bytes_per_token = 0;  // of cache, for each token of context
   // Multiply-adds with weights, attention over the context not counted.
   int64_t decode_multiply_adds = 0;
   int64_t prefill_multiply_adds = 0;  // of a prompt token other than the last: no head

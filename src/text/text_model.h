@@ -46,7 +46,8 @@ struct ChatRequest {
   std::optional<bool> think;  // unset: as the template has it
 };
 
-// The template's own error, kUnsupported when the model has no template, or `think` is set and the template has no switch.
+// The template's own error, kUnsupported when the model has no template, or `think` is set and the
+// template has no switch.
 Result<std::string> render_chat(const TextModel& model, const ChatRequest& request);
 
 // Reads tokenizer.json, tokenizer_config.json and chat_template.jinja of a directory; the last two
