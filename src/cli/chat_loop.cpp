@@ -46,13 +46,14 @@ class Chat {
   }
 
   std::string prompt(bool first_line) const {
-    const char* text = first_line ? "> " : ". ";
+    const std::string mark = first_line ? ">" : ".";
     const std::string styled =
-        console_.styled(Console::Style::kPrompt, text, console_.out_is_terminal());
-    if (styled == text) return styled;
-    // The editor must not count the colour codes: \1 goes around each.
-    const size_t at = styled.find(text);
-    return "\1" + styled.substr(0, at) + "\1" + text + "\1" + styled.substr(at + 2) + "\1";
+        console_.styled(Console::Style::kPrompt, mark, console_.out_is_terminal());
+    if (styled == mark) return mark + " ";
+    // The editor must not count the colour codes: \1 goes around each. It drops codes at the very
+    // end, so the space comes last.
+    const size_t at = styled.find(mark);
+    return "\1" + styled.substr(0, at) + "\1" + mark + "\1" + styled.substr(at + 1) + "\1 ";
   }
 
   // False when the user quits. Lines that end in a backslash are joined.

@@ -71,7 +71,7 @@ void read_template_facts(const TextModel& model, TextFacts* facts) {
   facts->has_template = model.chat_template.has_value();
   if (!facts->has_template) return;
   facts->tools = model.chat_template->refers_to("tools");
-  facts->system_role = model.chat_template->refers_to("system");
+  facts->system_role = model.config.chat_template()->find("system") != std::string::npos;
   facts->reasoning = model.chat_template->refers_to("reasoning_content");
   facts->thinking_switches = model.thinking_switches();
 }

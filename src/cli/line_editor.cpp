@@ -75,7 +75,6 @@ InputLine LineEditor::read(const std::string& prompt) {
   const char* line = el_gets(state_->editor, &count);
   if (line == nullptr || count <= 0) {
     const bool interrupted = count < 0 && errno == EINTR;
-    if (interrupted) el_set(state_->editor, EL_UNBUFFERED, 0);
     return {interrupted ? LineEvent::kInterrupted : LineEvent::kEnd, ""};
   }
   std::string text(line, static_cast<size_t>(count));

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <cstring>
 
 #include "e2e/process.h"
 
@@ -37,9 +39,84 @@ TEST(Errors, VariablesAreChecked) {
 TEST(Errors, AModelThatCannotBeReadIsNamed) {
   expect_error(run({"run", "/no/such/model", "-p", "x"}), 1, "/no/such/model");
   expect_error(run({"inspect", "/no/such/model"}), 1, "/no/such/model");
-  const TemporaryFolder folder;
-  folder.write("config.json", R"({"model_type": "unheard_of"})");
-  expect_error(run({"inspect", folder.path()}), 1, "unheard_of");
+}
+
+// Bytes of the pocket model, to be broken in a copy.
+class BrokenModel : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : {"config.json", "generation_config.json", "tokenizer.json",
+                             "tokenizer_config.json", "chat_template.jinja"}) {
+      folder.write(name, read_file(pocket_model() + "/" + name));
+    }
+    weights = read_file(pocket_model() + "/model.safetensors");
+    write_weights();
+  }
+  void write_weights() { folder.write("model.safetensors", weights); }
+  void change_file(const std::string& name, const std::string& from, const std::string& to) {
+    std::string text = read_file(folder.path() + "/" + name);
+    const size_t at = text.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    folder.write(name, text.replace(at, from.size(), to));
+  }
+  // Replaces text of the header and corrects the header's length.
+  void change_header(const std::string& from, const std::string& to) {
+    const size_t at = weights.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    weights.replace(at, from.size(), to);
+    uint64_t length = 0;
+    std::memcpy(&length, weights.data(), sizeof length);
+    length += to.size() - from.size();
+    std::memcpy(weights.data(), &length, sizeof length);
+    write_weights();
+  }
+  Outcome load() { return run({"run", folder.path(), "-p", "x", "-n", "1"}); }
+
+  TemporaryFolder folder;
+  std::string weights;
+};
+
+TEST_F(BrokenModel, TheWholeCopyRuns) {
+  EXPECT_EQ(load().exit, 0);
+}
+
+TEST_F(BrokenModel, ATruncatedFile) {
+  weights.resize(weights.size() - 1000);
+  write_weights();
+  expect_error(load(), 1, "model.safetensors");
+}
+
+TEST_F(BrokenModel, AHugeOffset) {
+  const size_t begin = weights.find("\"data_offsets\":[") + 16;
+  const std::string first = weights.substr(begin, weights.find(']', begin) - begin);
+  change_header(first, "0,9223372036854775808");
+  expect_error(load(), 1, "model.safetensors");
+}
+
+TEST_F(BrokenModel, AMissingTensor) {
+  change_header(".embed_tokens.weight\"", ".embed_tokenz.weight\"");
+  expect_error(load(), 1, "embed_token");
+}
+
+TEST_F(BrokenModel, AnotherShape) {
+  change_file("config.json", "\"vocab_size\": 6144", "\"vocab_size\": 6145");
+  expect_error(load(), 1, "614");
+}
+
+TEST_F(BrokenModel, AnUnknownFamily) {
+  change_file("config.json", "\"qwen3_5_moe\"", "\"unheard_of\"");
+  expect_error(load(), 1, "unheard_of");
+}
+
+TEST_F(BrokenModel, ATemplateThatLoops) {
+  folder.write("chat_template.jinja",
+               "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}");
+  expect_error(load(), 1, "template");
+}
+
+TEST_F(BrokenModel, ATokenizerOfAnotherModel) {
+  folder.write("tokenizer.json", "{}");
+  expect_error(load(), 1, "tokenizer.json");
 }
 
 TEST(Errors, RefusedRequestsSayWhy) {
