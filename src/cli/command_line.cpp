@@ -61,9 +61,12 @@ Status unknown_option(const VerbSpec& verb, std::span<const VerbSpec> all_verbs,
 }
 
 Status check_extras(const VerbSpec& verb, std::span<const VerbSpec> all_verbs,
-                    const std::vector<std::string>& extras) {
+                    std::vector<std::string> extras) {
+  // The library hands back the mark that ends the options.
+  const auto mark = std::find(extras.begin(), extras.end(), "--");
+  if (mark != extras.end()) extras.erase(mark);
   for (const std::string& word : extras) {
-    if (word.size() > 1 && word[0] == '-' && word != "--") {
+    if (word.size() > 1 && word[0] == '-') {
       return unknown_option(verb, all_verbs, word);
     }
   }

@@ -23,7 +23,8 @@ const OptionSpec kFormat = {.name = "format",
                             .type = OptionType::kText,
                             .value = "FORMAT",
                             .help = "bf16, or mlxB or mlxBgG for B bits in groups of G",
-                            .default_value = "mlx4"};
+                            .default_value = "mlx4",
+                            .environment = "MOTLEY_SYNTH_FORMAT"};
 const OptionSpec kLayers = {.name = "layers",
                             .type = OptionType::kInteger,
                             .value = "N",
