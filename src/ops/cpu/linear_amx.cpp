@@ -20,8 +20,8 @@ class Tiles {
     for (int tile = 0; tile < 3; ++tile) set(config, tile, tokens, 64);
     set(config, 6, bytes / 4, 64);
     set(config, 7, tokens, bytes);
-    // The tile loads of some compilers do not say that they read memory.
-    asm volatile("" : : : "memory");
+    // The intrinsics of some compilers do not say how much they read: keep the stores before them.
+    asm volatile("" : : "r"(&config) : "memory");
     _tile_loadconfig(&config);
   }
   void release() { _tile_release(); }

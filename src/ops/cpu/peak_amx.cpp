@@ -23,9 +23,12 @@ void configure_tiles() {
     config.columns_bytes[tile] = kBytesPerRow;
     config.rows[tile] = kRowsPerTile;
   }
-  _tile_loadconfig(&config);
   alignas(64) uint8_t ones[kRowsPerTile * kBytesPerRow];
   for (uint8_t& byte : ones) byte = 1;
+  // The intrinsics of some compilers do not say how much they read: without this the stores above
+  // are dropped as dead and the tiles stay unconfigured.
+  asm volatile("" : : "r"(&config), "r"(ones) : "memory");
+  _tile_loadconfig(&config);
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
