@@ -49,6 +49,7 @@ function(motley_module name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE motley_${name} ${MOTLEY_TEST_LIBRARIES})
     target_compile_definitions(${name}_test PRIVATE MOTLEY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests")
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 600 LABELS unit)
   endif()

@@ -19,7 +19,8 @@ class IndexEvents final : public JsonEvents {
     return Status::ok();
   }
   Status begin_array() override {
-    if (in_map_ || depth_ == 0) return corrupt("weight_map must map names to file names");
+    if (in_map_ || depth_ == 0 || (depth_ == 1 && is_map_))
+      return corrupt("weight_map must map names to file names");
     ++depth_;
     return Status::ok();
   }

@@ -7,7 +7,7 @@
 
 #include "io/file.h"
 #include "io/safetensors_writer.h"
-#include "io/test_files.h"
+#include "support/test_files.h"
 
 namespace motley {
 namespace {

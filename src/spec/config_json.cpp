@@ -107,7 +107,7 @@ class TreeBuilder final : public JsonEvents {
     }
     Level& parent = open_.back();
     if (auto* object = std::get_if<JsonValue::Object>(&parent.value.data)) {
-      object->emplace_back(std::move(parent.key), std::move(value));
+      object->push_back({std::move(parent.key), std::move(value)});
     } else {
       std::get<JsonValue::Array>(parent.value.data).push_back(std::move(value));
     }
