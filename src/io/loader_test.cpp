@@ -259,7 +259,7 @@ TEST_F(LoaderTest, RefusesStrayMissingAndMisshapenTensors) {
                                       "stray.2, stray.3, stray.4 and 2 more"));
   TestModel missing({.separate = true});
   missing.tensors.erase(missing.prefix + "layers.0.mlp.experts.2.up_proj.weight");
-  EXPECT_THAT(error(missing), HasSubstr("1 tensors are missing: model.language_model.layers.0.mlp."
+  EXPECT_THAT(error(missing), HasSubstr("1 tensor is missing: model.language_model.layers.0.mlp."
                                         "experts.2.up_proj.weight"));
   TestModel shape;
   shape.add_plain(shape.prefix + "layers.3.self_attn.k_proj.weight", {31, 64});
@@ -289,7 +289,7 @@ TEST_F(LoaderTest, RefusesQuantisationThatContradictsTheShapes) {
                                        "says 4 in 32"));
   TestModel no_biases(options);
   no_biases.tensors.erase(q_proj + ".biases");
-  EXPECT_THAT(error(no_biases), HasSubstr("1 tensors are missing: " + q_proj + ".biases"));
+  EXPECT_THAT(error(no_biases), HasSubstr("1 tensor is missing: " + q_proj + ".biases"));
   TestModel biases(options);
   biases.add_plain(q_proj + ".biases", {128, 2}, DType::kF32);
   EXPECT_THAT(error(biases), HasSubstr("scales and biases differ in element type"));

@@ -65,6 +65,10 @@ WeightPlane shifted(const WeightPlane& plane, int64_t rows) {
   return {plane.data + rows * plane.row_bytes, plane.row_bytes};
 }
 
+std::string counted(size_t count) {
+  return fmt::format("{} {}", count, count == 1 ? "tensor is" : "tensors are");
+}
+
 std::string listed(const std::vector<std::string>& names, size_t count) {
   const size_t rest = count - names.size();
   return fmt::format("{}{}", fmt::join(names, ", "),
@@ -151,8 +155,9 @@ Status ModuleTable::check_presence(const ModelSpec& spec) const {
     }
   }
   if (count == 0) return Status::ok();
-  return not_found(fmt::format("{}: {}{} tensors are missing: {}", checkpoint_.directory().path(),
-                               count >= kEnough ? "at least " : "", count, listed(names, count)));
+  return not_found(fmt::format("{}: {}{} missing: {}", checkpoint_.directory().path(),
+                               count >= kEnough ? "at least " : "", counted(count),
+                               listed(names, count)));
 }
 
 Status ModuleTable::error(const CheckpointTensor& tensor, std::string_view what) const {
@@ -277,8 +282,8 @@ Status ModuleTable::account(const ModelSpec& spec) {
     }
   }
   if (count == 0) return Status::ok();
-  return corrupt(fmt::format("{}: {} tensors are not part of this model: {}",
-                             checkpoint_.directory().path(), count, listed(strays, count)));
+  return corrupt(fmt::format("{}: {} not part of this model: {}", checkpoint_.directory().path(),
+                             counted(count), listed(strays, count)));
 }
 
 std::string format_name(const WeightMatrix& matrix) {

@@ -169,11 +169,11 @@ JsonValue format_json(const MlxAffineFormat& format) {
 JsonValue quantization_json(const FormatRequest& request, const std::vector<ModulePlan>& plans) {
   JsonValue result = format_json(request.standard);
   auto& members = std::get<JsonValue::Object>(result.data);
-  members.emplace_back("mode", JsonValue{std::string("affine")});
+  members.push_back({"mode", JsonValue{std::string("affine")}});
   for (const ModulePlan& plan : plans) {
     const bool is_matrix = plan.role == TensorRole::kMatrix || plan.role == TensorRole::kExperts;
     if (!is_matrix || plan.format == request.standard) continue;
-    members.emplace_back(plan.module, plan.format ? format_json(*plan.format) : JsonValue{false});
+    members.push_back({plan.module, plan.format ? format_json(*plan.format) : JsonValue{false}});
   }
   return result;
 }
@@ -187,8 +187,8 @@ JsonValue with_quantization(JsonValue config, const FormatRequest& request,
   });
   if (request.layout == CheckpointLayout::kMlx) {
     const JsonValue quantization = quantization_json(request, plans);
-    members.emplace_back("quantization", quantization);
-    members.emplace_back("quantization_config", quantization);
+    members.push_back({"quantization", quantization});
+    members.push_back({"quantization_config", quantization});
   }
   return config;
 }
