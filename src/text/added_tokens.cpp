@@ -21,8 +21,8 @@ bool touches_word(std::string_view text, size_t begin, size_t end) {
   return end < text.size() && is_word_character(next_utf8(text.substr(end)).code_point);
 }
 
-size_t strip_left(std::string_view text, size_t begin) {
-  while (begin > 0) {
+size_t strip_left(std::string_view text, size_t begin, size_t stop) {
+  while (begin > stop) {
     const Utf8Step step = character_before(text, begin);
     if (!is_white_space(step.code_point)) break;
     begin -= step.length;
@@ -30,14 +30,26 @@ size_t strip_left(std::string_view text, size_t begin) {
   return begin;
 }
 
-size_t strip_right(std::string_view text, size_t end) {
-  while (end < text.size()) {
-    const Utf8Step step = next_utf8(text.substr(end));
-    if (!is_white_space(step.code_point)) break;
-    end += step.length;
+// Finds the end of white space; remembers the last run, since tokens that are white space
+// themselves may ask about one run many times.
+class RightStripper {
+ public:
+  size_t strip(std::string_view text, size_t end) {
+    if (end >= run_begin_ && end < run_end_) return run_end_;
+    run_begin_ = end;
+    while (end < text.size()) {
+      const Utf8Step step = next_utf8(text.substr(end));
+      if (!is_white_space(step.code_point)) break;
+      end += step.length;
+    }
+    run_end_ = end;
+    return end;
   }
-  return end;
-}
+
+ private:
+  size_t run_begin_ = 0;
+  size_t run_end_ = 0;
+};
 
 }  // namespace
 
@@ -98,6 +110,7 @@ AddedTokenMatcher::Found AddedTokenMatcher::longest_match(std::string_view text,
 Status AddedTokenMatcher::split(std::string_view text, const std::vector<AddedToken>& tokens,
                                 bool skip_special, FunctionRef<Status(const Piece&)> visit) const {
   size_t done = 0;  // everything before has been visited
+  RightStripper stripper;
   size_t at = 0;
   while (at < text.size() && !empty()) {
     if (roots_[static_cast<unsigned char>(text[at])] < 0) {
@@ -115,8 +128,9 @@ Status AddedTokenMatcher::split(std::string_view text, const std::vector<AddedTo
     at = end;  // a discarded match is passed over whole, as in the reference
     if (skip_special && token.special) continue;
     if (token.single_word && touches_word(text, begin, end)) continue;
-    if (token.lstrip) begin = std::max(strip_left(text, begin), done);
-    if (token.rstrip) end = strip_right(text, end);
+    if (token.lstrip) begin = std::max(strip_left(text, begin, done), done);
+    if (token.rstrip) end = stripper.strip(text, end);
+    if (begin >= end) continue;  // an earlier token took all of it along
     if (begin > done) MOTLEY_RETURN_IF_ERROR(visit({text.substr(done, begin - done), nullptr}));
     MOTLEY_RETURN_IF_ERROR(visit({text.substr(begin, end - begin), &token}));
     done = end;

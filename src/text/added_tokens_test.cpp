@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,35 @@ TEST(AddedTokens, StripsUnicodeSpaces) {
   tokens[0].single_word = tokens[0].lstrip = tokens[0].rstrip = true;
   EXPECT_EQ(pieces(tokens, "Hi <mask> there\t<mask>\t<mask>\u2000"),
             "Hi|[ <mask> ]|there|[\t<mask>\t]|[<mask>\u2000]");
+}
+
+// Expected values: the Rust library 0.23.
+TEST(AddedTokens, StrippingOverOtherMatches) {
+  auto tokens = tokens_of({"\t", "<a>"});
+  tokens[1].rstrip = true;
+  EXPECT_EQ(pieces(tokens, "<a>\t  y"), "[<a>\t  ]|[\t]|  y");
+  tokens[0].rstrip = true;
+  EXPECT_EQ(pieces(tokens, "x\t\ty"), "x|[\t\t]|[\t]|y");
+  tokens[0].lstrip = true;
+  EXPECT_EQ(pieces(tokens, "x\t\ty"), "x|[\t\t]|y");
+}
+
+TEST(AddedTokens, TokensOfWhiteSpaceThatStripAreNotQuadratic) {
+  auto tokens = tokens_of({"\t", "\n"});
+  tokens[0].rstrip = tokens[1].lstrip = true;
+  AddedTokenMatcher matcher;
+  for (size_t i = 0; i < tokens.size(); ++i) ASSERT_TRUE(matcher.add(tokens[i].content, i));
+  size_t found = 0;
+  const std::string text = "x" + std::string(1000000, '\t') + std::string(1000000, '\n') + "y";
+  const auto start = std::chrono::steady_clock::now();
+  const Status status =
+      matcher.split(text, tokens, false, [&](const AddedTokenMatcher::Piece& piece) {
+        found += piece.token != nullptr ? 1 : 0;
+        return Status::ok();
+      });
+  EXPECT_TRUE(status.is_ok());
+  EXPECT_GE(found, 1000000u);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
 }
 
 TEST(AddedTokens, SpecialOnesCanBeLeftAsText) {
