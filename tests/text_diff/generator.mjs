@@ -89,7 +89,7 @@ const EMOJI = ['👩‍👩‍👧‍👦', '🏳️‍🌈', '👍🏽', '🇺�
 const CODE = ['for (int i = 0; i < n; ++i) {\n\t', 'def f(x):\n    return x**2\n', '=> { }', '/* */',
   'std::vector<int>', '"\\n\\t"', '#include <a.h>', '0x7fff', '1e-9f', 'a->b()', '&&', '||', '::',
   '<!-- x -->', '</div>', '{{ x }}', '{% if %}', 'SELECT * FROM t;', '$(pwd)', '\\\\', '---', '===', '...'];
-const CONTRACTIONS = ["it's", "I'm", "WE'LL", "they'Ve", "don't", "'s", "'S", "x'd", "'re're", "can’t", "it'ſ"];
+const CONTRACTIONS = ["it's", "I'm", "WE'LL", "they'Ve", "don't", "'s", "'S", "x'd", "'re're", "can’t", "it'ſ", "x'ſa"];
 const MARKS = ['\u0301', '\u0323', '\u0345', '\u0316', '\u05b0', '\u0591', '\u3099', '\u0338', '\u20dd',
   '\u1161', '\u11a8', '\u09be', '\u0bd7', '\u0f71', '\u1dce'];
 const COMPOSING = ['e', 'a', 'o', 'u', 'q', 'か', '\u1100', '\uac00', 'ế', 'Å', '\u212b', '\u2126',
