@@ -7,20 +7,9 @@
 #include <cstdio>
 #include <memory>
 
+#include "text/utf8.h"
+
 namespace motley {
-namespace {
-
-// A key or value for an error line: short and printable.
-std::string shown(std::string_view text) {
-  std::string out;
-  for (const char c : text.substr(0, 60)) {
-    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
-  }
-  return text.size() > 60 ? out + "..." : out;
-}
-
-}  // namespace
-
 bool JsonBuilder::fail(std::string message) {
   if (error_.is_ok()) error_ = corrupt(std::move(message));
   return false;
@@ -65,7 +54,8 @@ bool JsonBuilder::close() {
 }
 
 bool JsonBuilder::key(std::string& name) {
-  if (open_.back()->contains(name)) return fail(fmt::format("key '{}' appears twice", shown(name)));
+  if (open_.back()->contains(name))
+    return fail(fmt::format("key '{}' appears twice", printable_excerpt(name)));
   path_.back() = std::move(name);
   return true;
 }
@@ -126,7 +116,7 @@ Status check_known_keys(const nlohmann::json& object, std::string_view where,
   for (const auto& entry : object.items()) {
     if (std::find(known.begin(), known.end(), entry.key()) == known.end()) {
       return unsupported(
-          fmt::format("{}.{} is not known to this version", where, shown(entry.key())));
+          fmt::format("{}.{} is not known to this version", where, printable_excerpt(entry.key())));
     }
   }
   return Status::ok();

@@ -204,7 +204,7 @@ Status PreTokenizer::add_steps(const nlohmann::json& config, const std::string& 
                       individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous, false});
     return Status::ok();
   }
-  return unsupported(fmt::format("{}.type '{}' is not supported", where, type.substr(0, 40)));
+  return unsupported(fmt::format("{}.type '{}' is not supported", where, printable_excerpt(type)));
 }
 
 Status PreTokenizer::add_split(const nlohmann::json& config, const std::string& where) {

@@ -77,7 +77,7 @@ Result<std::string> property(PatternReader& in, bool negated) {
   const bool is_plain = !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == ' ' || c == '-';
   });
-  if (!is_plain) return in.refuse(fmt::format("the property '{}'", name));
+  if (!is_plain) return in.refuse(fmt::format("the property '{}'", printable_excerpt(name)));
   in.skip(close + 1);
   const std::string canonical = canonical_name(name);
   if (canonical == "space" || canonical == "whitespace") {

@@ -99,7 +99,7 @@ class Translator {
       if (in_.rest().starts_with(known)) prefix = known;
     }
     if (prefix == "(" && (in_.rest().starts_with("(?") || in_.rest().starts_with("(*"))) {
-      return in_.refuse(fmt::format("the group '{}'", in_.rest().substr(0, 4)));
+      return in_.refuse(fmt::format("the group '{}'", printable_excerpt(in_.rest(), 4)));
     }
     const bool is_assertion = prefix.find_first_of("=!") != std::string_view::npos;
     group_starts_.push_back({out_.size(), is_assertion});

@@ -117,16 +117,17 @@ TEST(Regex, WhiteSpaceIsTheUnicodePropertyExactly) {
 
 TEST(Regex, RefusesByName) {
   const std::vector<std::pair<std::string, std::string>> cases = {
-      {"(a)\\1", "'\\1'"},    {"\\bx", "'\\b'"},          {"\\R", "'\\R'"},
-      {"(?<n>a)", "(?<n"},    {"(?x: a)", "(?x:"},        {"(*FAIL)", "(*FA"},
-      {"(?i)a", "(?i)"},      {"[[:alpha:]]", "POSIX"},   {"a**", "nothing to repeat"},
-      {"*a", "nothing"},      {"(a", "never closed"},     {"a)", "without a '('"},
-      {"[a", "never closed"}, {"[]", "never closed"},     {"[b-a]", "counts down"},
-      {"[a-\\d]", "a set"},   {"[\\d-z]", "a set"},       {"\\p{Nope}", "compile"},
-      {"\\p{", "without"},    {"\\p{a=b}", "'a=b'"},      {"\\x{110000}", "outside Unicode"},
-      {"a{2000}", "above"},   {"a{3,2}", "counts down"},  {"a\\", "backslash"},
-      {"[a&&]", "empty"},     {"[\\W]", "\\W"},           {"\\u12", "too few"},
-      {"(?m:.)", "(?m:"},     {"\\pL", "without {name}"}, {"(?<=a+)b", "compile"},
+      {"(a)\\1", "'\\1'"},        {"\\bx", "'\\b'"},         {"\\R", "'\\R'"},
+      {"(?<n>a)", "(?<n"},        {"(?x: a)", "(?x:"},       {"(*FAIL)", "(*FA"},
+      {"(?i)a", "(?i)"},          {"[[:alpha:]]", "POSIX"},  {"a**", "nothing to repeat"},
+      {"*a", "nothing"},          {"(a", "never closed"},    {"a)", "without a '('"},
+      {"[a", "never closed"},     {"[]", "never closed"},    {"[b-a]", "counts down"},
+      {"[a-\\d]", "a set"},       {"[\\d-z]", "a set"},      {"\\p{Nope}", "compile"},
+      {"\\p{", "without"},        {"\\p{a=b}", "'a=b'"},     {"\\x{110000}", "outside Unicode"},
+      {"a{2000}", "above"},       {"a{3,2}", "counts down"}, {"a\\", "backslash"},
+      {"[a&&]", "empty"},         {"[\\W]", "\\W"},          {"\\u12", "too few"},
+      {"(?\n)", "(??)"},          {"\\p{\n}", "'?'"},        {"(?m:.)", "(?m:"},
+      {"\\pL", "without {name}"}, {"(?<=a+)b", "compile"},
   };
   for (const auto& [pattern, part] : cases) {
     const Result<Regex> regex = Regex::compile(pattern);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "text/json_reader.h"
+#include "text/utf8.h"
 
 namespace motley {
 namespace {
@@ -68,7 +69,7 @@ class TokenizerReader : public JsonBuilder {
     if (mode_ != Mode::kVocab) return wrong_value();
     if (value >= static_cast<uint64_t>(kTokenIdLimit)) {
       return fail(fmt::format("model.vocab: id {} of '{}' is not below the limit of {}", value,
-                              token_, kTokenIdLimit));
+                              printable_excerpt(token_), kTokenIdLimit));
     }
     raw_.vocab.emplace_back(std::move(token_), static_cast<TokenId>(value));
     if (raw_.vocab.size() <= static_cast<size_t>(kTokenIdLimit)) return true;
@@ -123,7 +124,8 @@ class TokenizerReader : public JsonBuilder {
 
   bool wrong_value() {
     if (mode_ == Mode::kVocab) {
-      return fail(fmt::format("model.vocab: the id of '{}' must be a whole number from 0", token_));
+      return fail(fmt::format("model.vocab: the id of '{}' must be a whole number from 0",
+                              printable_excerpt(token_)));
     }
     return merge_error("must be \"a b\" or [\"a\", \"b\"]");
   }

@@ -18,15 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A token for an error line: printable and short.
-std::string shown(std::string_view token) {
-  std::string out;
-  for (const char c : token.substr(0, 48)) {
-    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? '?' : c;
-  }
-  return out;
-}
-
 // The value of an optional key; a shared null when it is absent.
 const Json& value_of(const Json& object, const char* key) {
   static const Json kNull;
@@ -88,7 +79,8 @@ class TokenizerLoader {
         {"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
          "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
     if (!value_of(model, "type").is_null() && type_of(model) != "BPE") {
-      return unsupported(fmt::format("model.type '{}' is not BPE", shown(type_of(model))));
+      return unsupported(
+          fmt::format("model.type '{}' is not BPE", printable_excerpt(type_of(model))));
     }
     // unk_token and fuse_unk are never used: every byte must have a token (build_model).
     for (const char* key :
@@ -113,7 +105,7 @@ class TokenizerLoader {
     }
     if (type != "Sequence" || depth > 4) {
       return unsupported(
-          fmt::format("normalizer.type '{}' is not supported (only NFC)", shown(type)));
+          fmt::format("normalizer.type '{}' is not supported (only NFC)", printable_excerpt(type)));
     }
     MOTLEY_RETURN_IF_ERROR(check_known_keys(config, "normalizer", {"type", "normalizers"}));
     const Json& list = value_of(config, "normalizers");
@@ -141,13 +133,14 @@ class TokenizerLoader {
     for (auto& [spelling, id] : raw_.vocab) {
       if (tables_->has(id)) {
         return corrupt(fmt::format("model.vocab: id {} belongs to two tokens, one is '{}'", id,
-                                   shown(spelling)));
+                                   printable_excerpt(spelling)));
       }
       const auto bytes = bytes_of_spelling(spelling);
       add_entry(id, bytes ? *bytes : spelling);
       if (bytes) model_tokens_.push_back({tables_->entries[static_cast<size_t>(id)], id});
       if (!ids.emplace(spelling, id).second) {
-        return corrupt(fmt::format("model.vocab: token '{}' appears twice", shown(spelling)));
+        return corrupt(
+            fmt::format("model.vocab: token '{}' appears twice", printable_excerpt(spelling)));
       }
     }
     return Status::ok();
@@ -209,14 +202,15 @@ class TokenizerLoader {
     const bool is_known = known != tables_->ids_by_spelling.end();
     if (is_known && known->second != token.id) {
       return corrupt(fmt::format("{}: '{}' has id {} here and {} elsewhere", where,
-                                 shown(token.content), token.id, known->second));
+                                 printable_excerpt(token.content), token.id, known->second));
     }
     if (!is_known && tables_->has(token.id)) {
       return corrupt(fmt::format("{}: id {} of '{}' belongs to another token", where, token.id,
-                                 shown(token.content)));
+                                 printable_excerpt(token.content)));
     }
     if (is_known && tables_->entries[static_cast<size_t>(token.id)].added) {
-      return corrupt(fmt::format("{}: '{}' is added twice", where, shown(token.content)));
+      return corrupt(
+          fmt::format("{}: '{}' is added twice", where, printable_excerpt(token.content)));
     }
     add_entry(token.id, token.content);
     TokenEntry& entry = tables_->entries[static_cast<size_t>(token.id)];
@@ -237,7 +231,7 @@ class TokenizerLoader {
         return corrupt(
             fmt::format("added_tokens[{}]: '{}' is another token's text after "
                         "normalisation",
-                        i, shown(token.content)));
+                        i, printable_excerpt(token.content)));
       }
     }
     return Status::ok();
@@ -259,7 +253,7 @@ class TokenizerLoader {
     return unsupported(
         fmt::format("decoder.type '{}' is not supported (only ByteLevel, or a "
                     "Sequence of one)",
-                    shown(type)));
+                    printable_excerpt(type)));
   }
 
   Status read_post_processor(const Json& config, int depth) {
@@ -276,7 +270,8 @@ class TokenizerLoader {
       return Status::ok();
     }
     if (type == "TemplateProcessing") return read_template(config);
-    return unsupported(fmt::format("post_processor.type '{}' is not supported", shown(type)));
+    return unsupported(
+        fmt::format("post_processor.type '{}' is not supported", printable_excerpt(type)));
   }
 
   // The "single" template: special tokens, the text once, special tokens.
@@ -319,13 +314,14 @@ class TokenizerLoader {
     const Json& definition = value_of(special_tokens, key.c_str());
     const Json& ids = definition.is_object() ? value_of(definition, "ids") : definition;
     if (!ids.is_array() || ids.empty() || ids.size() > 16) {
-      return corrupt(fmt::format("post_processor.special_tokens has no ids for '{}'", shown(key)));
+      return corrupt(
+          fmt::format("post_processor.special_tokens has no ids for '{}'", printable_excerpt(key)));
     }
     for (const Json& id : ids) {
       if (!id.is_number_unsigned() || id.get<uint64_t>() >= tables_->entries.size() ||
           !tables_->has(static_cast<TokenId>(id.get<uint64_t>()))) {
-        return corrupt(
-            fmt::format("post_processor.special_tokens: an id of '{}' is no token", shown(key)));
+        return corrupt(fmt::format("post_processor.special_tokens: an id of '{}' is no token",
+                                   printable_excerpt(key)));
       }
       out.push_back(static_cast<TokenId>(id.get<uint64_t>()));
     }
@@ -347,7 +343,7 @@ class TokenizerLoader {
         return corrupt(
             fmt::format("model.merges: entry {} needs the token '{}', which model.vocab "
                         "lacks",
-                        index, shown(*spelling)));
+                        index, printable_excerpt(*spelling)));
       }
     }
     return merge;

@@ -183,6 +183,8 @@ TEST(Tokenizer, RefusesWhatItCannotDoByName) {
       {"'BertProcessing'", [](Json& j) { j["post_processor"] = {{"type", "BertProcessing"}}; }},
       {"post_processor.single",
        [](Json& j) { j["post_processor"] = {{"type", "TemplateProcessing"}, {"single", 1}}; }},
+      {"'a?b'", [](Json& j) { j["pre_tokenizer"]["type"] = "a\nb"; }},
+      {"id of 'x?y'", [](Json& j) { j["model"]["vocab"]["x\ny"] = -1; }},
       {"pre_tokenizer", [](Json& j) { j["pre_tokenizer"] = nullptr; }},
   };
   for (const Broken& broken : cases) {

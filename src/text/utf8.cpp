@@ -107,4 +107,13 @@ std::string replace_invalid_utf8(std::string_view text) {
   return out;
 }
 
+std::string printable_excerpt(std::string_view text, size_t max_bytes) {
+  const std::string_view head = text.substr(0, max_bytes);
+  std::string out(head.substr(0, valid_utf8_prefix(head)));
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = '?';
+  }
+  return out.size() < text.size() ? out + "..." : out;
+}
+
 }  // namespace motley

@@ -42,4 +42,8 @@ size_t valid_utf8_prefix(std::string_view text);
 // The text with every ill-formed part replaced; valid text comes back unchanged. O(n).
 std::string replace_invalid_utf8(std::string_view text);
 
+// The beginning of a text for an error line: control characters become '?', whole characters only,
+// "..." where it was cut.
+std::string printable_excerpt(std::string_view text, size_t max_bytes = 60);
+
 }  // namespace motley

@@ -44,6 +44,12 @@ TEST(Utf8, EveryScalarValueSurvivesARoundTrip) {
   }
 }
 
+TEST(Utf8, ExcerptsAreOneLineOfWholeCharacters) {
+  EXPECT_EQ(printable_excerpt("a\nb\x7F"), "a?b?");
+  EXPECT_EQ(printable_excerpt("ab\u00e9d", 3), "ab...");
+  EXPECT_EQ(printable_excerpt("\xFFx"), "...");
+}
+
 RC_GTEST_PROP(Utf8, RepairedTextIsValidAndStays, (const std::vector<uint8_t>& bytes)) {
   const std::string text(bytes.begin(), bytes.end());
   const std::string repaired = replace_invalid_utf8(text);
