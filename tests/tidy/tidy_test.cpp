@@ -92,6 +92,13 @@ TEST(TidySize, WideLinesCountCharactersNotBytes) {
   EXPECT_EQ(rules_broken("src/ops/x.cpp", "//" + repeat("\u00e9", 98) + "\n"), Rules{});
 }
 
+TEST(TidySize, RawStringsOfTestsHaveNoWidth) {
+  const std::string raw = "auto x = R\"(\n" + repeat("x", 120) + "\n)\";\n";
+  EXPECT_EQ(rules_broken("src/ops/x_test.cpp", raw), Rules{});
+  EXPECT_EQ(rules_broken("src/ops/x.cpp", raw), Rules{"columns"});
+  EXPECT_EQ(rules_broken("src/ops/x_test.cpp", "// " + repeat("x", 120) + "\n"), Rules{"columns"});
+}
+
 TEST(TidyText, HeadersNeedPragmaOnce) {
   EXPECT_EQ(rules_broken("src/ops/x.h", "// #pragma once\nint f();\n"), Rules{"pragma once"});
   EXPECT_EQ(rules_broken("src/ops/x.h", "#pragma once\nint f();\n"), Rules{});
