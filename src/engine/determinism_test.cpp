@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Numerics, Determinism,
                          [](const testing::TestParamInfo<Numerics>& tested) {
                            return std::string(numeric_profile_name(tested.param.profile)) +
                                   (tested.param.delta == DeltaForm::kChunked ? "_chunked"
-                                                                           : "_recurrent");
+                                                                             : "_recurrent");
                          });
 
 }  // namespace
