@@ -1,23 +1,6 @@
 # cmake --install build/release --prefix DIR: program, licence, manual page, shell completions and
 # the pocket model, laid out so that the program finds share/motley beside its bin folder.
 include(GNUInstallDirs)
-
-# The program writes its own manual page and completions from the one option table, so they are
-# made by running it after it is built.
-set(generated "${CMAKE_BINARY_DIR}/generated/share")
-file(MAKE_DIRECTORY "${generated}")
-set(shared_files "")
-function(motley_output file)
-  add_custom_command(OUTPUT "${generated}/${file}" DEPENDS motley VERBATIM
-                     COMMAND "$<TARGET_FILE:motley>" ${ARGN} > "${generated}/${file}")
-  set(shared_files ${shared_files} "${generated}/${file}" PARENT_SCOPE)
-endfunction()
-motley_output(motley.1 man)
-motley_output(motley.bash completion bash)
-motley_output(_motley completion zsh)
-motley_output(motley.fish completion fish)
-add_custom_target(motley_shared_files ALL DEPENDS ${shared_files})
-
 install(TARGETS motley RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 install(FILES LICENSE NOTICE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 # Manual page and completions are printed by the program that was just built, so that they cannot
@@ -40,4 +23,4 @@ install(FILES "${motley_generated}/_motley"
         DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
 install(FILES "${motley_generated}/motley.fish"
         DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
-install(DIRECTORY models/pocket DESTINATION "${CMAKE_INSTALL_DATADIR}/motley/models")
+install(DIRECTORY models/pocket DESTINATION "${CMAKE_INSTALL_DATADIR}/motley/models" OPTIONAL)

@@ -18,7 +18,7 @@ target_compile_options(motley_options INTERFACE
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # False alarms of g++ 12 inside std::string and std::map once they are inlined.
   target_compile_options(motley_options INTERFACE
-    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-maybe-uninitialized>")
+    "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict;-Wno-maybe-uninitialized;-Wno-uninitialized>")
 endif()
 if(MOTLEY_WERROR)
   target_compile_options(motley_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
