@@ -65,7 +65,7 @@ bool JsonBuilder::parse_error(size_t position, const std::string& /*last_token*/
   return fail(fmt::format("not valid JSON at byte {}", position));
 }
 
-Status read_json(std::string_view text, const JsonLimits& limits, JsonBuilder& builder) {
+Status read_json(std::string_view text, const TextJsonLimits& limits, JsonBuilder& builder) {
   if (text.size() > limits.max_bytes) {
     return corrupt(
         fmt::format("{} bytes of JSON are over the limit of {}", text.size(), limits.max_bytes));
@@ -79,7 +79,7 @@ Status read_json(std::string_view text, const JsonLimits& limits, JsonBuilder& b
   }
 }
 
-Result<nlohmann::json> parse_json(std::string_view text, const JsonLimits& limits) {
+Result<nlohmann::json> parse_json(std::string_view text, const TextJsonLimits& limits) {
   JsonBuilder builder(limits);
   MOTLEY_RETURN_IF_ERROR(read_json(text, limits, builder));
   return builder.take();

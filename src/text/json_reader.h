@@ -16,7 +16,7 @@
 
 namespace motley {
 
-struct JsonLimits {
+struct TextJsonLimits {
   size_t max_bytes = 64u << 20;
   size_t max_depth = 64;
   size_t max_values = 4'000'000;
@@ -25,7 +25,7 @@ struct JsonLimits {
 // Receives parse events and builds a tree. Derived classes may take events for themselves.
 class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  explicit JsonBuilder(const JsonLimits& limits) : limits_(limits) {}
+  explicit JsonBuilder(const TextJsonLimits& limits) : limits_(limits) {}
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -57,7 +57,7 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
   bool open(nlohmann::json container);
   bool close();
 
-  JsonLimits limits_;
+  TextJsonLimits limits_;
   nlohmann::json root_;
   std::vector<nlohmann::json*> open_;
   std::vector<std::string> path_;
@@ -66,9 +66,9 @@ class JsonBuilder : public nlohmann::json_sax<nlohmann::json> {
 };
 
 // Runs `builder` over `text`; its error, or that of the syntax.
-Status read_json(std::string_view text, const JsonLimits& limits, JsonBuilder& builder);
+Status read_json(std::string_view text, const TextJsonLimits& limits, JsonBuilder& builder);
 
-Result<nlohmann::json> parse_json(std::string_view text, const JsonLimits& limits);
+Result<nlohmann::json> parse_json(std::string_view text, const TextJsonLimits& limits);
 
 // The bytes of a file of at most `max_bytes`; errors name the path.
 Result<std::string> read_small_file(const std::string& path, size_t max_bytes);

@@ -97,7 +97,7 @@ Status read_added_tokens(const Json& config, TokenizerConfig& out) {
 }  // namespace
 
 Result<TokenizerConfig> TokenizerConfig::parse(std::string_view json) {
-  const JsonLimits limits{kMaxTokenizerConfigBytes, 32, 2'000'000};
+  const TextJsonLimits limits{kMaxTokenizerConfigBytes, 32, 2'000'000};
   MOTLEY_ASSIGN_OR_RETURN(const Json config, parse_json(json, limits));
   if (!config.is_object()) return corrupt("a tokenizer configuration must be a JSON object");
   TokenizerConfig out;

@@ -12,7 +12,7 @@ namespace {
 // cost ten times the memory and most of the loading time.
 class TokenizerReader : public JsonBuilder {
  public:
-  explicit TokenizerReader(const JsonLimits& limits) : JsonBuilder(limits) {}
+  explicit TokenizerReader(const TextJsonLimits& limits) : JsonBuilder(limits) {}
 
   bool start_object(size_t size) override {
     if (mode_ != Mode::kTree) return wrong_value();
@@ -152,7 +152,7 @@ class TokenizerReader : public JsonBuilder {
 }  // namespace
 
 Result<RawTokenizer> read_tokenizer_json(std::string_view json) {
-  const JsonLimits limits{kMaxTokenizerJsonBytes, 32, 2'000'000};
+  const TextJsonLimits limits{kMaxTokenizerJsonBytes, 32, 2'000'000};
   TokenizerReader reader(limits);
   MOTLEY_RETURN_IF_ERROR(read_json(json, limits, reader));
   return reader.finish();

@@ -70,10 +70,6 @@ std::vector<float> random_floats(int64_t count, std::mt19937_64& rng) {
   return values;
 }
 
-RowCounts counts_of(const BenchCase& bench) {
-  return {bench.decode_rows, bench.prefill_rows};
-}
-
 struct DenseState {
   std::vector<WeightMatrix> copies;
   std::vector<float> x;
