@@ -63,6 +63,7 @@ void check_layering(const Source& source, Findings& findings) {
   for (const Include& include : includes_of(source)) {
     if (!include.quoted) continue;
     const std::string used = first_folder(include.path);
+    if (used == kTestSupportFolder && is_test(source)) continue;
     const auto rank = rank_of(used);
     if (!rank) {
       findings.push_back({source.path, include.line, "layering",
