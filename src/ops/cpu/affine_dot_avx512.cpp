@@ -140,6 +140,7 @@ struct RowDot {
         for (int t = 0; t < kTokens; ++t) sums[t].add_zero(block);
         continue;
       }
+      _mm_prefetch(codes + offset + kPrefetchBytes, _MM_HINT_T0);
       const int64_t bytes =
           row_bytes - offset < decoder.block_bytes ? row_bytes - offset : decoder.block_bytes;
       const CodeHalves halves = load_codes<width>(codes + offset, bytes, decoder);
