@@ -17,22 +17,32 @@ namespace {
 constexpr int64_t kTileTokens = 16;
 constexpr int64_t kTileOfX = kTileTokens * 64;
 
-// Scratch behind the panels: x in tile order, the sums of two groups, the chains and totals.
+constexpr int64_t kMaxPieces = 4;  // pieces of 16 tokens that share a pass over the panels
+
+// Scratch behind the panels. Of sums two, so that the unit fills one while the other is read.
 struct TileMemory {
-  std::byte* x;      // [group][part of 64 bytes][limb] tiles
-  int32_t* sums[2];  // [limb][token][row]
-  float* lanes;      // [token][row]
-  float* totals;     // [token][row]
+  int32_t* sums[2];  // [limb][token][row] of one group
+  float* lanes;      // [token][row] of one chain
+  float* totals;     // [panel][piece][token][row]
+  std::byte* x;      // [piece][group][part of 64 bytes][limb] tiles
 };
 
-constexpr int64_t kSumBytes = 3 * kTileTokens * 64;
-constexpr int64_t kChainBytes = 2 * kSumBytes + 2 * kTileTokens * 64;
+constexpr int64_t kRowsBytes = kTileTokens * 64;  // [token][row]
+constexpr int64_t kSumBytes = 3 * kRowsBytes;
+constexpr int64_t kFixedBytes = 2 * kSumBytes + kRowsBytes + kMaxPanels * kMaxPieces * kRowsBytes;
 
 TileMemory tile_memory(std::byte* base) {
-  return {base + kChainBytes,
-          {reinterpret_cast<int32_t*>(base), reinterpret_cast<int32_t*>(base + kSumBytes)},
-          reinterpret_cast<float*>(base + 2 * kSumBytes),
-          reinterpret_cast<float*>(base + 2 * kSumBytes + kTileTokens * 64)};
+  auto* lanes = reinterpret_cast<float*>(base + 2 * kSumBytes);
+  return {{reinterpret_cast<int32_t*>(base), reinterpret_cast<int32_t*>(base + kSumBytes)},
+          lanes,
+          lanes + kTileTokens * 16,
+          base + kFixedBytes};
+}
+
+// Their rows in tile order should stay in the second-level cache.
+int64_t pieces_at_once(int64_t cols) {
+  const int64_t fit = 16384 / cols;
+  return fit < 1 ? 1 : fit > kMaxPieces ? kMaxPieces : fit;
 }
 
 // How a group of columns is cut for the unit.
@@ -114,46 +124,86 @@ void add_to_chain(const Panel& panel, const PackedLayout& layout, const std::byt
   }
 }
 
-void add_chain_to_totals(int64_t count, bool first, const float* lanes, float* totals) {
+// Tokens of one pass in pieces of nearly the same size, and the panels they meet.
+struct TilePass {
+  const PackedLayout& layout;
+  const PackedTokens& tokens;
+  std::byte* panels;
+  int64_t rows;
+  int64_t pieces;
+  TileShape shape;
+  TileMemory memory;
+
+  int64_t piece_begin(int64_t piece) const { return tokens.count * piece / pieces; }
+  int64_t piece_count(int64_t piece) const { return piece_begin(piece + 1) - piece_begin(piece); }
+  std::byte* piece_x(int64_t piece) const {
+    return memory.x + piece * layout.groups * shape.parts * layout.limbs * kTileOfX;
+  }
+  float* totals(int64_t panel, int64_t piece) const {
+    return memory.totals + (panel * kMaxPieces + piece) * kTileTokens * 16;
+  }
+};
+
+// One group of one piece and panel.
+struct GroupStep {
+  int64_t panel = 0;
+  int64_t piece = 0;
+  int64_t group = -1;
+};
+
+// Adds the sums of a step to its chain, and a chain that is complete to the totals.
+template <int kLimbs>
+void finish_step(const TilePass& pass, const GroupStep& step, const int32_t* sums) {
+  const int64_t count = pass.piece_count(step.piece);
+  float* lanes = pass.memory.lanes;
+  add_to_chain<kLimbs>(panel_at(pass.panels, pass.layout, step.panel), pass.layout,
+                       pass.tokens.x + pass.piece_begin(step.piece), count, step.group,
+                       step.group < 16, sums, lanes);
+  if (step.group + 16 < pass.layout.groups) return;
+  float* totals = pass.totals(step.panel, step.piece);
+  const bool first = step.group % 16 == 0;
   for (int64_t t = 0; t < count; ++t) {
     const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(totals + t * 16);
     _mm512_store_ps(totals + t * 16, _mm512_add_ps(before, _mm512_load_ps(lanes + t * 16)));
   }
 }
 
-// Up to 16 tokens times the 16 rows of a panel. The unit works on the next group while the vector
-// units finish the one before.
+// Chain by chain, so that the tiles of a chain meet every piece and panel from the first-level
+// cache. The unit works on a step while the vector units finish the one before.
 template <int kLimbs>
-void tile_product(Tiles& tiles, const Panel& panel, const PackedLayout& layout,
-                  const TileMemory& memory, const PackedTokens& tokens, __mmask16 rows) {
-  const TileShape shape(layout);
-  const int64_t chains = layout.groups < 16 ? layout.groups : 16;
+void run_pass(Tiles& tiles, const TilePass& pass) {
+  GroupStep pending;
   int parity = 0;
-  multiply_group<kLimbs>(tiles, panel, shape, 0, memory.x, memory.sums[0]);
-  for (int64_t chain = 0; chain < chains; ++chain) {
-    for (int64_t group = chain; group < layout.groups; group += 16) {
-      const int64_t next = group + 16 < layout.groups ? group + 16 : chain + 1;
-      const bool last = group + 16 >= layout.groups && chain + 1 == chains;
-      if (!last) {
-        multiply_group<kLimbs>(tiles, panel, shape, next, memory.x, memory.sums[1 - parity]);
+  const int64_t panels = (pass.rows + kPanelRows - 1) / kPanelRows;
+  for (int64_t chain = 0; chain < 16 && chain < pass.layout.groups; ++chain) {
+    for (int64_t panel = 0; panel < panels; ++panel) {
+      for (int64_t piece = 0; piece < pass.pieces; ++piece) {
+        for (int64_t group = chain; group < pass.layout.groups; group += 16) {
+          multiply_group<kLimbs>(tiles, panel_at(pass.panels, pass.layout, panel), pass.shape,
+                                 group, pass.piece_x(piece), pass.memory.sums[parity]);
+          if (pending.group >= 0) {
+            finish_step<kLimbs>(pass, pending, pass.memory.sums[1 - parity]);
+          }
+          pending = {panel, piece, group};
+          parity = 1 - parity;
+        }
       }
-      add_to_chain<kLimbs>(panel, layout, tokens.x, tokens.count, group, group == chain,
-                           memory.sums[parity], memory.lanes);
-      parity = 1 - parity;
     }
-    add_chain_to_totals(tokens.count, chain == 0, memory.lanes, memory.totals);
   }
-  for (int64_t t = 0; t < tokens.count; ++t) {
-    _mm512_mask_storeu_ps(tokens.y[t] + tokens.y_offset, rows,
-                          _mm512_load_ps(memory.totals + t * 16));
-  }
+  finish_step<kLimbs>(pass, pending, pass.memory.sums[1 - parity]);
 }
 
-void multiply_panel(Tiles& tiles, const Panel& panel, const PackedLayout& layout,
-                    const TileMemory& memory, const PackedTokens& tokens, __mmask16 rows) {
-  if (layout.limbs == 1) return tile_product<1>(tiles, panel, layout, memory, tokens, rows);
-  if (layout.limbs == 2) return tile_product<2>(tiles, panel, layout, memory, tokens, rows);
-  tile_product<3>(tiles, panel, layout, memory, tokens, rows);
+void store_totals(const TilePass& pass) {
+  for (int64_t row = 0; row < pass.rows; row += kPanelRows) {
+    for (int64_t piece = 0; piece < pass.pieces; ++piece) {
+      const float* totals = pass.totals(row / kPanelRows, piece);
+      const int64_t begin = pass.piece_begin(piece);
+      for (int64_t t = 0; t < pass.piece_count(piece); ++t) {
+        _mm512_mask_storeu_ps(pass.tokens.y[begin + t] + pass.tokens.y_offset + row,
+                              row_mask(pass.rows - row), _mm512_load_ps(totals + t * 16));
+      }
+    }
+  }
 }
 
 int64_t panels_bytes(int64_t cols) {
@@ -161,25 +211,30 @@ int64_t panels_bytes(int64_t cols) {
   return panels_at_once(cols) * panel_bytes(blocks, (cols + 31) / 32);
 }
 
-// Pieces of up to 16 tokens times the first `rows` rows of the panels in scratch.
+// All tokens times the first `rows` rows of the panels in scratch.
 void multiply_tokens(const PackedLayout& layout, const PackedTokens& tokens, int64_t rows,
                      std::byte* scratch) {
   const TileMemory memory = tile_memory(scratch + panels_bytes(layout.cols));
-  const TileShape shape(layout);
+  const int64_t most = pieces_at_once(layout.cols) * kTileTokens;
   Tiles tiles;
-  const int64_t pieces = (tokens.count + kTileTokens - 1) / kTileTokens;
-  for (int64_t piece = 0; piece < pieces; ++piece) {
-    const int64_t begin = tokens.count * piece / pieces;
-    const int64_t count = tokens.count * (piece + 1) / pieces - begin;
-    for (int64_t t = 0; t < count; ++t) {
-      interleave_token(tokens.x[begin + t], layout, shape, t, memory.x);
+  for (int64_t begin = 0; begin < tokens.count; begin += most) {
+    const int64_t rest = tokens.count - begin;
+    const PackedTokens part = {tokens.x + begin, tokens.y + begin, tokens.y_offset,
+                               rest < most ? rest : most};
+    const int64_t pieces = (part.count + kTileTokens - 1) / kTileTokens;
+    const TilePass pass{layout, part, scratch, rows, pieces, TileShape(layout), memory};
+    for (int64_t piece = 0; piece < pieces; ++piece) {
+      for (int64_t t = 0; t < pass.piece_count(piece); ++t) {
+        interleave_token(part.x[pass.piece_begin(piece) + t], layout, pass.shape, t,
+                         pass.piece_x(piece));
+      }
     }
-    tiles.configure(static_cast<int>(count), shape.bytes);
-    for (int64_t row = 0; row < rows; row += kPanelRows) {
-      multiply_panel(tiles, panel_at(scratch, layout, row / kPanelRows), layout, memory,
-                     {tokens.x + begin, tokens.y + begin, tokens.y_offset + row, count},
-                     row_mask(rows - row));
-    }
+    // Rows of the largest piece; a smaller one's last row is computed from what lies there.
+    tiles.configure(static_cast<int>((part.count + pieces - 1) / pieces), pass.shape.bytes);
+    if (layout.limbs == 1) run_pass<1>(tiles, pass);
+    if (layout.limbs == 2) run_pass<2>(tiles, pass);
+    if (layout.limbs == 3) run_pass<3>(tiles, pass);
+    store_totals(pass);
   }
   tiles.release();
 }
@@ -206,7 +261,8 @@ void affine_rows_tiled(const AffineRows& weights, const PackedLayout& layout,
 
 // x in tile order is largest with groups of 32: a tile for each group and limb.
 int64_t scratch_bytes_tiled(int64_t cols) {
-  return panels_bytes(cols) + kChainBytes + (cols + 31) / 32 * 3 * kTileOfX;
+  return panels_bytes(cols) + kFixedBytes +
+         pieces_at_once(cols) * ((cols + 31) / 32) * 3 * kTileOfX;
 }
 
 }  // namespace
