@@ -134,6 +134,7 @@ void run_matvec(CudaStream& stream, const MatvecShape& shape, const MatvecRows& 
     tiles += divide_up(job.rows, kMatvecTileRows);
     max_count = job.count > max_count ? job.count : max_count;
   }
+  call.tiles = static_cast<int>(tiles);
   if (tiles > 0 && max_count > 0) launch_format(stream, shape, call, x.fixed, tiles, max_count);
 }
 
@@ -144,7 +145,8 @@ void run_matvec_uniform(CudaStream& stream, const MatvecShape& shape, const Matv
   call.jobs = jobs;
   call.job_count = static_cast<int>(job_count);
   call.tiles_per_job = static_cast<int>(divide_up(rows, kMatvecTileRows));
-  launch_format(stream, shape, call, x.fixed, call.tiles_per_job * job_count, max_count);
+  call.tiles = call.tiles_per_job * call.job_count;
+  launch_format(stream, shape, call, x.fixed, call.tiles, max_count);
 }
 
 }  // namespace motley::cuda

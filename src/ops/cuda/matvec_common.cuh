@@ -16,6 +16,7 @@ struct MatvecCall {
   const MatvecJob* jobs;  // device memory, or null: inline_jobs
   int job_count;
   int tiles_per_job;  // with `jobs`
+  int tiles;          // of all jobs
   PreparedRows x;
   int cols;
   int group_size;
@@ -33,7 +34,7 @@ struct MatvecStage {
   static constexpr int kCodeBytes = kMatvecTileRows * kPitch;
   static constexpr int kScaleBytes = kBits == kPlainBits ? 0 : 2 * kMatvecTileRows * 16;
   static constexpr int kBytes = kCodeBytes + kScaleBytes;
-  static constexpr int kDepth = kBits > 4 ? 3 : 4;
+  static constexpr int kDepth = 3;
   static constexpr int kSharedBytes = kMatvecWarps * kDepth * kBytes;
 };
 
@@ -86,12 +87,14 @@ __device__ inline void issue_stage(const StageSource<kBits>& source, int stage, 
   using Source = StageSource<kBits>;
   const int offset = stage * Source::Stage::kRowBytes;
   const uint8_t* codes = source.codes + offset;
-  const bool whole = offset + Source::Stage::kRowBytes <= source.row_bytes;
+  if (offset + Source::Stage::kRowBytes <= source.row_bytes) {
 #pragma unroll
-  for (int i = 0; i < Source::kCopies; ++i) {
-    if (whole) {
+    for (int i = 0; i < Source::kCopies; ++i) {
       copy_async_16(target + source.target[i], codes + source.source[i], 16);
-    } else {
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < Source::kCopies; ++i) {
       const int at = static_cast<int>(source.target[i]) % Source::Stage::kPitch;
       const int left = min(max(source.row_bytes - offset - at, 0), 16);
       copy_async_16(target + source.target[i], left > 0 ? codes + source.source[i] : source.codes,

@@ -168,45 +168,93 @@ __device__ inline void compute_half(
   }
 }
 
-// Grid: (tiles of all jobs, blocks of 8 * kTiles rows of x).
+// The next tile from `tile` on, in steps of the grid, that has rows of x for this block.
+__device__ inline int skip_empty_tiles(const MatvecCall& call, int tile, int first) {
+  int unused = 0;
+  while (tile < call.tiles && first >= find_job(call, tile, &unused).count) {
+    tile += static_cast<int>(gridDim.x);
+  }
+  return tile;
+}
+
+// Keeps the ring of a warp full: stages of this tile, then of the block's next ones.
+template <int kBits>
+struct StageCursor {
+  StageSource<kBits> source;
+  int tile;
+  int stage;
+
+  __device__ void find_source(const MatvecCall& call) {
+    int in_job = 0;
+    const MatvecJob& job = find_job(call, tile, &in_job);
+    source = find_stage_source<kBits>(call, job, in_job * kMatvecTileRows);
+  }
+  __device__ void issue(const MatvecCall& call, const MatvecRange& range, int first,
+                        uint8_t* target) {
+    if (tile < call.tiles && range.begin < range.end) {
+      issue_stage<kBits>(source, stage, target);
+      if (++stage == range.end) {
+        stage = range.begin;
+        tile = skip_empty_tiles(call, tile + static_cast<int>(gridDim.x), first);
+        if (tile < call.tiles) find_source(call);
+      }
+    }
+    copy_async_commit();
+  }
+};
+
+template <int kBits, int kTiles>
+struct IntegerLaunch {
+  static constexpr int kExchangeBytes = kMatvecWarps * kMatvecTileRows * (8 * kTiles + 1) * 4;
+  static constexpr int kSharedBytes = MatvecStage<kBits>::kSharedBytes + kExchangeBytes;
+  // Blocks that a multiprocessor with 227 KiB of shared memory holds.
+  static constexpr int kByShared = 227 * 1024 / (kSharedBytes + 1024);
+  static constexpr int kWanted = kTiles == 1 ? 5 : 3;
+  static constexpr int kBlocks = kByShared < kWanted ? kByShared : kWanted;
+};
+
+// Grid: (blocks that share the tiles of all jobs, blocks of 8 * kTiles rows of x).
 template <int kBits, int kTiles, int kGroupBlocks>
-__global__ void __launch_bounds__(32 * kMatvecWarps, kTiles == 1 ? 5 : 4)
+__global__ void __launch_bounds__(32 * kMatvecWarps, IntegerLaunch<kBits, kTiles>::kWanted)
     integer_kernel(const __grid_constant__ MatvecCall call, const __grid_constant__ IntegerRows x) {
   using Stage = MatvecStage<kBits>;
   constexpr int kFloats = integer_block_floats(32 * kGroupBlocks);
   extern __shared__ __align__(16) uint8_t shared[];
-  int tile = 0;
-  const MatvecJob& job = find_job(call, static_cast<int>(blockIdx.x), &tile);
   const int first = static_cast<int>(blockIdx.y) * 8 * kTiles;
-  if (first >= job.count) return;
-  const int row0 = tile * kMatvecTileRows;
   uint8_t* ring = shared + threadIdx.x / 32 * Stage::kDepth * Stage::kBytes;
-  const auto [begin, end] = warp_stages<kBits>(call.cols);
-  const StageSource<kBits> source = find_stage_source<kBits>(call, job, row0);
-#pragma unroll
-  for (int i = 0; i < Stage::kDepth; ++i) {
-    if (begin + i < end) issue_stage<kBits>(source, begin + i, ring + i * Stage::kBytes);
-    copy_async_commit();
-  }
+  auto* exchange = reinterpret_cast<float*>(shared + Stage::kSharedBytes);
+  const MatvecRange range = warp_stages<kBits>(call.cols);
+  int tile = skip_empty_tiles(call, static_cast<int>(blockIdx.x), first);
+  if (tile >= call.tiles) return;
+  StageCursor<kBits> cursor;
+  cursor.tile = tile;
+  cursor.stage = range.begin;
+  cursor.find_source(call);
+  for (int i = 0; i < Stage::kDepth; ++i)
+    cursor.issue(call, range, first, ring + i * Stage::kBytes);
   wait_for_previous_kernel();  // weights do not depend on it, rows of x do
-  const IntegerColumns<kTiles> columns = find_integer_columns<kTiles>(x, job, first, kFloats);
-  float total[kTiles][4] = {};
   int slot = 0;
-  for (int stage = begin; stage < end; ++stage) {
-    IntegerBlock<kTiles, kFloats> block;
-    load_integer_block(columns, 2 * stage, block);  // in flight while the weights arrive
-    copy_async_wait<Stage::kDepth - 1>();
-    __syncwarp();
-    uint8_t* buffer = ring + slot * Stage::kBytes;
-    compute_half<kBits, kTiles, kGroupBlocks>(buffer, 0, block, total);
-    load_integer_block(columns, 2 * stage + 1, block);
-    compute_half<kBits, kTiles, kGroupBlocks>(buffer, 1, block, total);
-    __syncwarp();
-    if (stage + Stage::kDepth < end) issue_stage<kBits>(source, stage + Stage::kDepth, buffer);
-    copy_async_commit();
-    slot = slot + 1 == Stage::kDepth ? 0 : slot + 1;
+  for (; tile < call.tiles;
+       tile = skip_empty_tiles(call, tile + static_cast<int>(gridDim.x), first)) {
+    int in_job = 0;
+    const MatvecJob& job = find_job(call, tile, &in_job);
+    const IntegerColumns<kTiles> columns = find_integer_columns<kTiles>(x, job, first, kFloats);
+    float total[kTiles][4] = {};
+    for (int stage = range.begin; stage < range.end; ++stage) {
+      IntegerBlock<kTiles, kFloats> block;
+      load_integer_block(columns, 2 * stage, block);  // in flight while the weights arrive
+      copy_async_wait<Stage::kDepth - 1>();
+      __syncwarp();
+      uint8_t* buffer = ring + slot * Stage::kBytes;
+      compute_half<kBits, kTiles, kGroupBlocks>(buffer, 0, block, total);
+      load_integer_block(columns, 2 * stage + 1, block);
+      compute_half<kBits, kTiles, kGroupBlocks>(buffer, 1, block, total);
+      __syncwarp();
+      cursor.issue(call, range, first, buffer);
+      slot = slot + 1 == Stage::kDepth ? 0 : slot + 1;
+    }
+    reduce_and_store<kTiles>(job, in_job * kMatvecTileRows, first, total, exchange);
   }
-  reduce_and_store<kTiles>(job, row0, first, total, reinterpret_cast<float*>(shared));
 }
 
 }  // namespace motley::cuda

@@ -10,7 +10,10 @@ namespace motley::cuda {
 template <int kBits, int kTiles, int kGroupBlocks>
 void launch_integer_group(CudaStream& stream, const MatvecCall& call, const IntegerRows& x,
                           dim3 grid) {
-  constexpr int kBytes = MatvecStage<kBits>::kSharedBytes;
+  using Launch = IntegerLaunch<kBits, kTiles>;
+  constexpr int kBytes = Launch::kSharedBytes;
+  const auto resident = static_cast<unsigned>(stream.multiprocessors() * Launch::kBlocks);
+  if (grid.x > resident) grid.x = resident;  // each block takes several tiles
   auto* kernel = integer_kernel<kBits, kTiles, kGroupBlocks>;
   stream.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
               "matvec");
