@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <thread>
 #include <vector>
 
@@ -23,6 +24,15 @@ void pause_cpu() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Signals are for the thread that waits for them; those that tell of the thread's own fault (a
+// mapped file that was truncated, say) must stay.
+void block_foreign_signals() {
+  sigset_t signals;
+  sigfillset(&signals);
+  for (const int own : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) sigdelset(&signals, own);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
 void pin_to(int cpu) {
@@ -57,6 +67,7 @@ struct ThreadPool::State {
   }
 
   void worker_loop(int worker) {
+    block_foreign_signals();
     uint32_t seen = 0;
     for (;;) {
       for (int spin = 0; spin < kSpins; ++spin) {

@@ -21,7 +21,7 @@ class Chat {
         options_(options),
         session_(std::move(session)),
         conversation_(options.system),
-        editor_(default_history_file(), !console.out_is_terminal()) {}
+        editor_(default_history_file(), !console.out_is_terminal(), interrupt_) {}
 
   int run() {
     note(fmt::format("{}, {}; /help lists the commands", model_.path,
@@ -193,8 +193,8 @@ class Chat {
   const ChatOptions& options_;
   GenerationSession session_;
   Conversation conversation_;
-  LineEditor editor_;
   InterruptHandler interrupt_;
+  LineEditor editor_;
   int64_t answers_ = 0;
   int64_t context_tokens_ = 0;
   GenerationStats totals_;

@@ -2,13 +2,17 @@
 
 #include <fcntl.h>
 #include <histedit.h>
+#include <poll.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <clocale>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cwchar>
 #include <filesystem>
 
 namespace motley {
@@ -29,23 +33,73 @@ struct LineEditor::State {
   HistEvent event{};
   std::string history_file;
   std::string prompt;
+  const InterruptHandler* interrupt = nullptr;
+  sigset_t waiting_mask{};  // signals let in while waiting for a key, and at no other moment
+
+  // The state behind an editor that libedit hands to a callback.
+  static State& of(EditLine* editor) {
+    void* data = nullptr;
+    el_get(editor, EL_CLIENTDATA, &data);
+    return *static_cast<State*>(data);
+  }
+  // \1 around the parts that take no column.
+  static char* prompt_text(EditLine* editor) { return of(editor).prompt.data(); }
+  static int read_key(EditLine* editor, wchar_t* key);
 };
+
+// Waits for one character. SIGINT is blocked but for the wait itself, so a Ctrl-C that comes just
+// before it is seen too.
+int LineEditor::State::read_key(EditLine* editor, wchar_t* key) {
+  State& state = of(editor);
+  std::mbstate_t decoding{};
+  for (;;) {
+    if (state.interrupt->interrupted()) {
+      errno = EINTR;
+      return -1;
+    }
+    pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    if (ppoll(&input, 1, nullptr, &state.waiting_mask) < 0) {
+      if (errno == EINTR && !state.interrupt->interrupted()) continue;  // another signal
+      return -1;
+    }
+    char byte = 0;
+    const ssize_t count = ::read(STDIN_FILENO, &byte, 1);
+    if (count <= 0) return static_cast<int>(count);
+    const size_t used = std::mbrtowc(key, &byte, 1, &decoding);
+    if (used == static_cast<size_t>(-1)) decoding = {};  // no UTF-8: dropped
+    if (used <= 1) return 1;
+  }
+}
 
 namespace {
 
-// \1 around the parts that take no column.
-char* prompt_of(EditLine* editor) {
-  void* data = nullptr;
-  el_get(editor, EL_CLIENTDATA, &data);
-  return static_cast<std::string*>(data)->data();
-}
+// Blocks SIGINT while alive and tells the mask to wait with.
+class BlockedInterrupt {
+ public:
+  explicit BlockedInterrupt(sigset_t* waiting_mask) {
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &interrupt, &former_);
+    *waiting_mask = former_;
+    sigdelset(waiting_mask, SIGINT);
+  }
+  ~BlockedInterrupt() { pthread_sigmask(SIG_SETMASK, &former_, nullptr); }
+  BlockedInterrupt(const BlockedInterrupt&) = delete;
+  BlockedInterrupt& operator=(const BlockedInterrupt&) = delete;
+
+ private:
+  sigset_t former_{};
+};
 
 }  // namespace
 
-LineEditor::LineEditor(const std::string& history_file, bool to_stderr)
+LineEditor::LineEditor(const std::string& history_file, bool to_stderr,
+                       const InterruptHandler& interrupt)
     : state_(std::make_unique<State>()) {
   use_utf8_locale();
   State& state = *state_;
+  state.interrupt = &interrupt;
   state.history_file = history_file;
   state.editor = el_init("motley", stdin, to_stderr ? stderr : stdout, stderr);
   state.history = history_init();
@@ -54,8 +108,9 @@ LineEditor::LineEditor(const std::string& history_file, bool to_stderr)
   if (!history_file.empty()) {
     history(state.history, &state.event, H_LOAD, history_file.c_str());
   }
-  el_set(state.editor, EL_CLIENTDATA, &state.prompt);
-  el_set(state.editor, EL_PROMPT_ESC, prompt_of, '\1');
+  el_set(state.editor, EL_CLIENTDATA, &state);
+  el_set(state.editor, EL_PROMPT_ESC, State::prompt_text, '\1');
+  el_set(state.editor, EL_GETCFN, State::read_key);
   el_set(state.editor, EL_EDITOR, "emacs");
   el_set(state.editor, EL_HIST, history, state.history);
   el_set(state.editor, EL_SIGNAL, 0);
@@ -70,12 +125,14 @@ LineEditor::~LineEditor() {
 
 InputLine LineEditor::read(const std::string& prompt) {
   state_->prompt = prompt;
+  const BlockedInterrupt blocked(&state_->waiting_mask);
+  // Before the prompt shows, so that a Ctrl-D typed right after it is a key and not a line's end.
+  el_set(state_->editor, EL_PREP_TERM, 1);
   int count = 0;
   errno = 0;
   const char* line = el_gets(state_->editor, &count);
   if (line == nullptr || count <= 0) {
-    const bool interrupted = count < 0 && errno == EINTR;
-    return {interrupted ? LineEvent::kInterrupted : LineEvent::kEnd, ""};
+    return {state_->interrupt->interrupted() ? LineEvent::kInterrupted : LineEvent::kEnd, ""};
   }
   std::string text(line, static_cast<size_t>(count));
   while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();

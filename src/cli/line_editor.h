@@ -8,6 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "base/signals.h"
+
 namespace motley {
 
 enum class LineEvent { kLine, kEnd, kInterrupted };
@@ -19,13 +21,15 @@ struct InputLine {
 
 class LineEditor {
  public:
-  // `history_file`: empty for none. `to_stderr`: the prompt goes to standard error.
-  LineEditor(const std::string& history_file, bool to_stderr);
+  // `history_file`: empty for none. `to_stderr`: the prompt goes to standard error. `interrupt`
+  // outlives the editor.
+  LineEditor(const std::string& history_file, bool to_stderr, const InterruptHandler& interrupt);
   ~LineEditor();
   LineEditor(const LineEditor&) = delete;
   LineEditor& operator=(const LineEditor&) = delete;
 
-  // kEnd: Ctrl-D on an empty line. kInterrupted: a signal handler ran, what was typed is dropped.
+  // kEnd: Ctrl-D on an empty line. kInterrupted: Ctrl-C, at whatever moment since the
+  // last clear() of the handler; what was typed is dropped.
   InputLine read(const std::string& prompt);
   // Adds to the history and writes the file.
   void remember(const std::string& text);

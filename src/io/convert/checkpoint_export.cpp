@@ -42,13 +42,13 @@ std::vector<Block> cut_blocks(const std::vector<ModulePlan>& plans, size_t begin
   return blocks;
 }
 
-// Shards as ranges of plans, each at most `limit` bytes unless one module alone is larger.
+// The first `count` plans as shards of at most `limit` bytes, unless one module alone is larger.
 std::vector<std::pair<size_t, size_t>> cut_shards(const std::vector<ModulePlan>& plans,
-                                                  int64_t limit) {
+                                                  size_t count, int64_t limit) {
   std::vector<std::pair<size_t, size_t>> shards;
   int64_t bytes = 0;
   size_t begin = 0;
-  for (size_t i = 0; i < plans.size(); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (i > begin && bytes + plans[i].bytes() > limit) {
       shards.emplace_back(begin, i);
       begin = i;
@@ -56,7 +56,7 @@ std::vector<std::pair<size_t, size_t>> cut_shards(const std::vector<ModulePlan>&
     }
     bytes += plans[i].bytes();
   }
-  shards.emplace_back(begin, plans.size());
+  shards.emplace_back(begin, count);
   return shards;
 }
 
@@ -68,15 +68,27 @@ class Exporter {
     for (const ModulePlan& plan : plans) total_bytes_ += plan.bytes();
   }
 
+  // In the MLX layout the draft layers get a file of their own: other readers load "model*" and
+  // add 1 to the norms of a model whose draft they see there (docs/formats.md).
   Status write_shards() {
-    const auto shards = cut_shards(plans_, options_.shard_bytes);
+    size_t count = plans_.size();
+    if (request_.layout == CheckpointLayout::kMlx) {
+      const auto drafts = std::find_if(plans_.begin(), plans_.end(),
+                                       [](const ModulePlan& plan) { return plan.is_draft; });
+      count = static_cast<size_t>(drafts - plans_.begin());
+    }
+    const auto shards = cut_shards(plans_, count, options_.shard_bytes);
     for (size_t i = 0; i < shards.size(); ++i) {
       const std::string name = shards.size() == 1 ? "model.safetensors"
                                                   : fmt::format("model-{:05}-of-{:05}.safetensors",
                                                                 i + 1, shards.size());
       MOTLEY_RETURN_IF_ERROR(write_shard(name, shards[i].first, shards[i].second));
     }
-    if (shards.size() == 1) return Status::ok();
+    if (count < plans_.size()) {
+      MOTLEY_RETURN_IF_ERROR(write_shard("mtp.safetensors", count, plans_.size()));
+    } else if (shards.size() == 1) {
+      return Status::ok();
+    }
     return write_safetensors_index(context_.faults, options_.directory, shard_of_tensor_,
                                    total_bytes_);
   }

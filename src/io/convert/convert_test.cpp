@@ -98,6 +98,21 @@ TEST_F(ConvertTest, DequantisingGivesBfloat16Back) {
   EXPECT_EQ(back.spec.final_norm.weight_offset, 1.0f);
 }
 
+// mlx-lm loads model*.safetensors and adds 1 to every norm if a name there contains "mtp.".
+TEST_F(ConvertTest, TheDraftLiesInAFileOfItsOwn) {
+  ASSERT_TRUE(quantize({.standard = {4, 64}}, "q").is_ok());
+  const LoadedModel model = load(directory_ + "/q");
+  EXPECT_EQ(model.spec.drafts.size(), 1u);
+  int drafts = 0;
+  for (const CheckpointTensor& tensor : model.weights.checkpoint().tensors()) {
+    const std::string& file = model.weights.checkpoint().shard(tensor).file().name();
+    const bool is_draft = tensor.name.starts_with("mtp.");
+    drafts += is_draft ? 1 : 0;
+    EXPECT_TRUE(file.ends_with(is_draft ? "/mtp.safetensors" : "/model.safetensors")) << file;
+  }
+  EXPECT_GT(drafts, 10);
+}
+
 TEST_F(ConvertTest, AnInterruptedExportIsNoModel) {
   context_.faults().arm("io.write", 5, io_error("no space left on device"));
   const Status status = quantize({}, "q");

@@ -17,6 +17,7 @@ ModulePlan new_plan(const TensorSpec& tensor, const TensorPiece& piece,
   plan.experts = tensor.role == TensorRole::kExperts ? tensor.shape[0] : 0;
   plan.cols = tensor.role == TensorRole::kVector ? 1 : tensor.shape[tensor.shape.rank() - 1];
   plan.format = request.format_of(tensor);
+  plan.is_draft = tensor.part == "draft";
   if (needs_float32(tensor)) plan.dtype = DType::kF32;
   return plan;
 }
@@ -115,6 +116,8 @@ std::vector<ModulePlan> plan_modules(const ModelSpec& spec, const FormatRequest&
     std::sort(plan.sources.begin(), plan.sources.end(),
               [](const ModuleRows& a, const ModuleRows& b) { return a.row_begin < b.row_begin; });
   }
+  std::stable_partition(plans.begin(), plans.end(),
+                        [](const ModulePlan& plan) { return !plan.is_draft; });
   return split_experts(std::move(plans));
 }
 

@@ -31,6 +31,7 @@ struct ModulePlan {
   std::optional<MlxAffineFormat> format;  // quantised
   DType dtype = DType::kBf16;             // of values, or of scales and biases
   float weight_offset = 0;                // norms: what is added to the stored weight when used
+  bool is_draft = false;                  // of a draft layer
   std::vector<ModuleRows> sources;        // in order of rows
 
   int64_t total_rows() const { return rows * (experts > 0 ? experts : 1); }
@@ -43,7 +44,7 @@ struct ModulePlan {
   std::vector<TensorDeclaration> declarations(CheckpointLayout layout) const;
 };
 
-// In order of first use by the spec.
+// In order of first use by the spec, draft layers last.
 std::vector<ModulePlan> plan_modules(const ModelSpec& spec, const FormatRequest& request);
 
 }  // namespace motley
