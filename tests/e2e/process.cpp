@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +20,8 @@ namespace motley::e2e {
 namespace {
 
 // Called in the child, after fork.
-[[noreturn]] void execute(const std::vector<std::string>& words, const Variables& variables) {
+[[noreturn]] void execute(const std::vector<std::string>& words, const Variables& variables,
+                          const std::string& program = MOTLEY_PROGRAM) {
   for (char** entry = environ; *entry != nullptr;) {
     const std::string name = std::string(*entry).substr(0, std::string(*entry).find('='));
     if (name.rfind("MOTLEY_", 0) == 0) {
@@ -30,10 +32,10 @@ namespace {
     }
   }
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
-  std::vector<char*> arguments = {const_cast<char*>("motley")};
+  std::vector<char*> arguments = {const_cast<char*>(program.c_str())};
   for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
-  execv(MOTLEY_PROGRAM, arguments.data());
+  execv(program.c_str(), arguments.data());
   _exit(127);
 }
 
@@ -41,10 +43,11 @@ int status_of(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::string drain(int descriptor) {
+std::string drain(int descriptor, const std::function<void()>& on_first) {
   std::string text;
   char buffer[4096];
   for (ssize_t count = 0; (count = ::read(descriptor, buffer, sizeof buffer)) > 0;) {
+    if (text.empty() && on_first) on_first();
     text.append(buffer, static_cast<size_t>(count));
   }
   ::close(descriptor);
@@ -55,8 +58,15 @@ std::string drain(int descriptor) {
 
 Outcome run(const std::vector<std::string>& words, const std::string& input,
             const Variables& variables) {
+  RunOptions options;
+  options.input = input;
+  options.variables = variables;
+  return run_with(words, options);
+}
+
+Outcome run_with(const std::vector<std::string>& words, const RunOptions& options) {
   const TemporaryFolder folder;
-  const std::string in_path = folder.write("in", input);
+  const std::string in_path = folder.write("in", options.input);
   int out[2];
   EXPECT_EQ(pipe(out), 0);
   const std::string err_path = folder.write("err", "");
@@ -67,14 +77,18 @@ Outcome run(const std::vector<std::string>& words, const std::string& input,
     dup2(open(err_path.c_str(), O_WRONLY), 2);
     ::close(out[0]);
     ::close(out[1]);
-    execute(words, variables);
+    execute(words, options.variables, options.program.empty() ? MOTLEY_PROGRAM : options.program);
   }
   ::close(out[1]);
   Outcome outcome;
-  outcome.out = drain(out[0]);
+  outcome.out = drain(out[0], [&] {
+    if (options.on_first_output) options.on_first_output(child);
+  });
   int status = 0;
-  waitpid(child, &status, 0);
+  rusage usage{};
+  wait4(child, &status, 0, &usage);
   outcome.exit = status_of(status);
+  outcome.peak_bytes = usage.ru_maxrss * 1024;
   outcome.err = read_file(err_path);
   return outcome;
 }

@@ -2,6 +2,8 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@ struct Outcome {
   int exit = -1;  // 128 + N after signal N
   std::string out;
   std::string err;
+  int64_t peak_bytes = 0;  // of resident memory
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -20,6 +23,15 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // before `variables` are set.
 Outcome run(const std::vector<std::string>& words, const std::string& input = "",
             const Variables& variables = {});
+
+struct RunOptions {
+  std::string program;  // empty: the one that was built
+  std::string input;
+  Variables variables;
+  // Called once, when the first byte of standard output has come.
+  std::function<void(int process)> on_first_output;
+};
+Outcome run_with(const std::vector<std::string>& words, const RunOptions& options);
 
 // The program on a terminal of 80 columns.
 class Terminal {
