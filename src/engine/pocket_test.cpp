@@ -55,7 +55,7 @@ TEST_P(PocketTest, ElevenChatsAreAnsweredExactly) {
   const std::vector<std::string> chats = read_chats();
   const std::string header = "<|im_start|>assistant\n";
   Sequence sequence = engine->create_sequence().value();
-  for (const size_t index : {1, 4, 5, 9, 10, 11, 12, 13, 15, 16, 17}) {
+  for (const size_t index : {1U, 4U, 5U, 9U, 10U, 11U, 12U, 13U, 15U, 16U, 17U}) {
     const std::string& chat = chats[index];
     const size_t begin = chat.find(header) + header.size();
     const std::string answer = chat.substr(begin, chat.find("<|im_end|>", begin) - begin);

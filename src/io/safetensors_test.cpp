@@ -194,7 +194,9 @@ TEST(SafetensorsWriter, WritesWhatTheReaderAccepts) {
   const TemporaryDirectory directory;
   FaultPoints faults;
   std::mt19937 random(7);
-  const auto up_to = [&](int limit) { return static_cast<int>(random() % (limit + 1u)); };
+  const auto up_to = [&](int limit) {
+    return static_cast<int>(random() % static_cast<unsigned>(limit + 1));
+  };
   for (int round = 0; round < 20; ++round) {
     std::vector<TensorDeclaration> tensors(static_cast<size_t>(up_to(12)));
     for (size_t i = 0; i < tensors.size(); ++i) {
