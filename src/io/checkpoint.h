@@ -46,6 +46,7 @@ class Checkpoint final : public TensorCatalog {
   const std::vector<CheckpointTensor>& tensors() const { return tensors_; }
   const ModelDirectory& directory() const { return directory_; }
   const MappedFile& shard(const CheckpointTensor& tensor) const { return shards_[tensor.shard]; }
+  std::span<const MappedFile> shards() const { return shards_; }
   size_t shard_count() const { return shards_.size(); }
   int64_t data_bytes() const;  // of all tensors
   // kCorrupt when a shard changed since it was opened.

@@ -6,6 +6,7 @@
 
 #include "io/finite_scan.h"
 #include "io/module_table.h"
+#include "io/page_cache.h"
 #include "io/weight_assembler.h"
 #include "spec/family_registry.h"
 
@@ -113,7 +114,15 @@ Result<LoadedModel> load_model(Context& context, OpenedModel model, const LoadOp
   WeightAssembler assembler(model.spec, table);
   MOTLEY_ASSIGN_OR_RETURN(Placement placement, assembler.plan());
   if (options.populate) {
-    MOTLEY_RETURN_IF_ERROR(populate(context, assembler.mapped_ranges(), options.progress));
+    const std::vector<std::span<const std::byte>> ranges = assembler.mapped_ranges();
+    MOTLEY_RETURN_IF_ERROR(populate(context, ranges, options.progress));
+    MOTLEY_ASSIGN_OR_RETURN(const int64_t read_again,
+                            widen_page_cache(context, model.checkpoint.shards(), ranges,
+                                             {.progress = options.progress}));
+    if (read_again > 0) {
+      context.log.info("{}: {:.1f} GB read again into pages of 2 MiB; the next start need not",
+                       model.checkpoint.directory().path(), static_cast<double>(read_again) / 1e9);
+    }
   }
   MOTLEY_RETURN_IF_ERROR(scan_scales(context, model.checkpoint, table));
   const std::vector<std::span<const std::byte>> copied = assembler.copied_ranges();

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <mutex>
+
+#include "base/huge_pages.h"
 
 namespace motley {
 namespace {
@@ -40,8 +41,11 @@ std::vector<Range> to_chunks(const std::vector<std::span<const std::byte>>& span
   }
   std::vector<Range> chunks;
   for (const Range& range : merged) {
-    for (uintptr_t at = range.begin; at < range.end; at += kChunk) {
-      chunks.push_back({at, std::min(range.end, at + kChunk)});
+    for (uintptr_t at = range.begin; at < range.end;) {
+      // Ends at multiples of the chunk, so that no huge page belongs to two of them.
+      const uintptr_t end = std::min(range.end, (at / kChunk + 1) * kChunk);
+      chunks.push_back({at, end});
+      at = end;
     }
   }
   return chunks;
@@ -56,11 +60,24 @@ void touch_pages(const Range& range) {
   static_cast<void>(sum);
 }
 
+// Joins small pages of the page cache into huge ones in place. A hint: many kernels can do so for
+// anonymous memory only.
+void collapse(const Range& range) {
+#ifdef MADV_COLLAPSE
+  constexpr int kCollapse = MADV_COLLAPSE;
+#else
+  constexpr int kCollapse = 25;  // newer than the C library's headers; Linux 6.1
+#endif
+  if (range.end - range.begin < kHugePageBytes) return;
+  madvise(reinterpret_cast<void*>(range.begin), range.end - range.begin, kCollapse);
+}
+
 int populate_range(const Range& range) {
 #ifdef MADV_POPULATE_READ
   for (;;) {
     if (madvise(reinterpret_cast<void*>(range.begin), range.end - range.begin,
                 MADV_POPULATE_READ) == 0) {
+      collapse(range);
       return 0;
     }
     if (errno == EINTR || errno == EAGAIN) continue;
@@ -83,9 +100,14 @@ Result<MappedFile> MappedFile::map(FaultPoints& faults, File file) {
   if (file.size() == 0) return corrupt(file.name() + ": is empty");
   MappedFile mapped(std::move(file));
   const auto bytes = static_cast<size_t>(mapped.file_.size());
-  void* memory = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, mapped.file_.descriptor(), 0);
+  const bool huge = bytes >= kHugePageBytes;
+  void* place = huge ? reserve_huge_aligned((bytes + kPage - 1) / kPage * kPage) : nullptr;
+  const int flags = MAP_SHARED | (place != nullptr ? MAP_FIXED : 0);
+  void* memory = mmap(place, bytes, PROT_READ, flags, mapped.file_.descriptor(), 0);
   if (memory == MAP_FAILED) return io_error(mapped.file_.name(), errno);
   mapped.mapping_ = {static_cast<const std::byte*>(memory), Unmap(bytes)};
+  // A hint: faults then read and map 2 MiB at a time where the file system can.
+  if (huge) madvise(memory, bytes, MADV_HUGEPAGE);
   MOTLEY_ASSIGN_OR_RETURN(mapped.guard_, SigbusGuard::watch(mapped.bytes(), mapped.file_.name()));
   return mapped;
 }
