@@ -1,5 +1,7 @@
 // Few tokens: each 512-bit vector holds 64 codes along the contraction dimension. The weights of a
 // row are read once for two tokens; 16 rows at a time stay in the first-level cache for the next.
+#include <cstring>
+
 #include "ops/cpu/affine_avx512.h"
 
 namespace motley {
@@ -106,6 +108,10 @@ struct RowDot {
   const std::byte* x[kTokens];
   __m512i order = group_order<kBlocks>();
 
+  static int64_t block_bytes(const CodeDecoder& decoder) {
+    return width == CodeWidth::kNibble ? kPackedBlock / 2 : decoder.block_bytes;
+  }
+
   // lanes[t] = the 16 lanes of row n and token t.
   void run(int64_t n, __m512 (&lanes)[kTokens]) const {
     for (__m512& lane : lanes) lane = _mm512_setzero_ps();
@@ -113,12 +119,12 @@ struct RowDot {
     const int64_t whole = layout.cols / (16 * kGroupSize);
     for (int64_t i = 0; i < whole; ++i) {
       TokenSums<kLimbs, kBlocks> sums[kTokens];
-      const uint8_t* data = codes + i * kBlocks * decoder.block_bytes;
+      const int64_t bytes = block_bytes(decoder);
+      const uint8_t* data = codes + i * kBlocks * bytes;
 #pragma GCC unroll 16
       for (int block = 0; block < kBlocks; ++block) {
-        _mm_prefetch(data + block * decoder.block_bytes + kPrefetchBytes, _MM_HINT_T0);
-        const CodeHalves halves =
-            load_codes<width>(data + block * decoder.block_bytes, decoder.block_bytes, decoder);
+        _mm_prefetch(data + block * bytes + kPrefetchBytes, _MM_HINT_T0);
+        const CodeHalves halves = load_codes<width>(data + block * bytes, bytes, decoder);
         for (int t = 0; t < kTokens; ++t) {
           sums[t].add(block, halves, x[t] + (i * kBlocks + block) * kStep);
         }
@@ -126,6 +132,41 @@ struct RowDot {
       accumulate(n, i, 16, sums, lanes);
     }
     if (whole * 16 < layout.groups) run_rest(n, whole, codes, lanes);
+  }
+
+  // Rows n and m of 8 groups each, as in the down projections of small experts: one stretch holds
+  // both, lanes[t] = 8 lanes of n, then 8 of m. The upper chains of such rows are 0.
+  void run_pair(int64_t n, int64_t m, __m512 (&lanes)[kTokens]) const {
+    TokenSums<kLimbs, kBlocks> sums[kTokens];
+    const int64_t bytes = block_bytes(decoder);
+#pragma GCC unroll 16
+    for (int block = 0; block < kBlocks; ++block) {
+      const int of_row = block % (kBlocks / 2);
+      const uint8_t* data =
+          weights.codes + (block < kBlocks / 2 ? n : m) * weights.codes_stride + of_row * bytes;
+      _mm_prefetch(data + kPrefetchBytes, _MM_HINT_T0);
+      const CodeHalves halves = load_codes<width>(data, bytes, decoder);
+      for (int t = 0; t < kTokens; ++t) sums[t].add(block, halves, x[t] + of_row * kStep);
+    }
+    const __m512 scales = pair_scalars(weights.scales, weights.scales_stride, n, m);
+    const __m512 biases = pair_scalars(weights.biases, weights.biases_stride, n, m);
+    for (int t = 0; t < kTokens; ++t) {
+      const __m512 x_scales = twice(x[t] + layout.scales_offset);
+      const __m512 x_sums = twice(x[t] + layout.sums_offset);
+      lanes[t] = _mm512_fmadd_ps(sums[t].value(order), _mm512_mul_ps(scales, x_scales),
+                                 _mm512_setzero_ps());
+      lanes[t] = _mm512_fmadd_ps(biases, x_sums, lanes[t]);
+    }
+  }
+
+  __m512 pair_scalars(const uint8_t* data, int64_t stride, int64_t n, int64_t m) const {
+    _mm_prefetch(data + (n + 4 * kPrefetchRows) * stride, _MM_HINT_T0);
+    const __m512 first = load_scalars(data + n * stride, weights.scale_format, 8);
+    const __m512 second = load_scalars(data + m * stride, weights.scale_format, 8);
+    return _mm512_shuffle_f32x4(first, second, 0x44);
+  }
+  static __m512 twice(const std::byte* eight_floats) {
+    return _mm512_broadcast_f32x8(_mm256_load_ps(reinterpret_cast<const float*>(eight_floats)));
   }
 
   // The last stretch of fewer than 16 groups.
@@ -154,10 +195,12 @@ struct RowDot {
                   __m512 (&lanes)[kTokens]) const {
     const int64_t scalar_bytes = weights.scale_format == ScalarFormat::kF32 ? 4 : 2;
     const int64_t offset = i * 16 * scalar_bytes;
-    const __m512 scales = load_scalars(weights.scales + n * weights.scales_stride + offset,
-                                       weights.scale_format, groups);
-    const __m512 biases = load_scalars(weights.biases + n * weights.biases_stride + offset,
-                                       weights.scale_format, groups);
+    const uint8_t* scale_data = weights.scales + n * weights.scales_stride + offset;
+    const uint8_t* bias_data = weights.biases + n * weights.biases_stride + offset;
+    _mm_prefetch(scale_data + kPrefetchRows * weights.scales_stride, _MM_HINT_T0);
+    _mm_prefetch(bias_data + kPrefetchRows * weights.biases_stride, _MM_HINT_T0);
+    const __m512 scales = load_scalars(scale_data, weights.scale_format, groups);
+    const __m512 biases = load_scalars(bias_data, weights.scale_format, groups);
     for (int t = 0; t < kTokens; ++t) {
       const __m512 x_scales = _mm512_load_ps(x[t] + layout.scales_offset + i * 64);
       const __m512 x_sums = _mm512_load_ps(x[t] + layout.sums_offset + i * 64);
@@ -166,7 +209,8 @@ struct RowDot {
     }
   }
 
-  static constexpr int64_t kPrefetchBytes = 2048;
+  static constexpr int64_t kPrefetchBytes = 4096;
+  static constexpr int64_t kPrefetchRows = 8;  // of scales and biases
 };
 
 template <CodeWidth width, int kGroupSize, int kLimbs, int kTokens>
@@ -175,8 +219,18 @@ void dot_tokens(const AffineRows& weights, const PackedLayout& layout, const Pac
   RowDot<width, kGroupSize, kLimbs, kTokens> dot{weights, layout, CodeDecoder(weights.bits), {}};
   for (int t = 0; t < kTokens; ++t) dot.x[t] = tokens.x[first_token + t];
   const int64_t rows = weights.rows - first_row < 16 ? weights.rows - first_row : 16;
-  alignas(64) float lanes[kTokens][16][16] = {};
-  for (int64_t r = 0; r < rows; ++r) {
+  alignas(64) float lanes[kTokens][16][16];
+  const bool pairs = layout.groups == 8 && layout.cols == 8 * kGroupSize;
+  if (pairs || rows < 16) std::memset(lanes, 0, sizeof(lanes));
+  for (int64_t r = 0; pairs && r < rows; r += 2) {
+    __m512 sums[kTokens];
+    dot.run_pair(first_row + r, first_row + (r + 1 < rows ? r + 1 : r), sums);
+    for (int t = 0; t < kTokens; ++t) {
+      _mm256_store_ps(lanes[t][r], _mm512_castps512_ps256(sums[t]));
+      _mm256_store_ps(lanes[t][r + 1], _mm512_extractf32x8_ps(sums[t], 1));
+    }
+  }
+  for (int64_t r = 0; !pairs && r < rows; ++r) {
     __m512 sums[kTokens];
     dot.run(first_row + r, sums);
     for (int t = 0; t < kTokens; ++t) _mm512_store_ps(lanes[t][r], sums[t]);

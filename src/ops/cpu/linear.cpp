@@ -84,7 +84,8 @@ void run_linear(const LinearKernels& kernels, const MatrixArithmetic& arithmetic
   const WorkerScratch scratch(stream, kernels, x.cols());
   const int64_t range_tokens = std::max(kMinRangeTokens, kRangeElements / x.cols());
   const int64_t ranges = blocks_of(x.rows(), range_tokens);
-  stream.threads().parallel_for(blocks * ranges, 1, [&](int worker, int64_t begin, int64_t end) {
+  const int64_t turn = pieces_per_turn(blocks * ranges, stream.threads().size());
+  stream.threads().parallel_for(blocks * ranges, turn, [&](int worker, int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t block = piece % blocks;
       const TokenRange range{piece / blocks * range_tokens, (piece / blocks + 1) * range_tokens};
