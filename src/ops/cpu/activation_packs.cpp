@@ -53,8 +53,7 @@ void clear_padding(const PackedLayout& layout, std::byte* row) {
 
 }  // namespace
 
-PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limbs,
-                           bool bf16) {
+PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limbs, bool bf16) {
   MOTLEY_CHECK(format.is_valid() && cols > 0 && cols % format.group_size == 0,
                "columns must be whole groups");
   PackedLayout layout;
@@ -139,14 +138,14 @@ void ActivationPacks::build_tiles(const LinearKernels& kernels, Stream& stream) 
     auto* tiles =
         static_cast<std::byte*>(stream.scratch().allocate_bytes(static_cast<size_t>(bytes)));
     pack.tiles = tiles;
-    stream.threads().parallel_for(
-        (count() + kTileTokens - 1) / kTileTokens, 1,
-        [&](int /*worker*/, int64_t begin, int64_t end) {
-          const int64_t first = begin * kTileTokens;
-          kernels.build_tiles(pack.layout, pack.rows.data() + first,
-                              std::min(count(), end * kTileTokens) - first,
-                              tiles + begin * pack.piece_bytes);
-        });
+    stream.threads().parallel_for((count() + kTileTokens - 1) / kTileTokens, 1,
+                                  [&](int /*worker*/, int64_t begin, int64_t end) {
+                                    const int64_t first = begin * kTileTokens;
+                                    kernels.build_tiles(
+                                        pack.layout, pack.rows.data() + first,
+                                        std::min(count(), end * kTileTokens) - first,
+                                        tiles + begin * pack.piece_bytes);
+                                  });
   }
 }
 
@@ -198,7 +197,7 @@ ActivationPacks ActivationPacks::slice(int64_t first, int64_t count) const {
 
 void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
                    const ActivationPacks& x, const ProductOutput& output, bool fast,
-                   std::byte* scratch) {
+                   std::byte* scratch, const WeightMatrix* next) {
   MOTLEY_CHECK(static_cast<int64_t>(output.y.size()) == x.count(), "one output row per input row");
   if (weights.format != WeightFormat::kMlxAffine) {
     const FloatRows rows{plane_bytes(weights.codes), weights.codes.row_bytes, weights.rows,
@@ -219,10 +218,11 @@ void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
   rows.bits = weights.affine.bits;
   rows.group_size = weights.affine.group_size;
   rows.scale_format = scalar_format(weights);
-  kernels.affine_rows(rows, x.layout(weights),
-                      {x.rows(weights).data(), output.y.data(), output.y_offset, x.count(),
-                       x.tiles(weights)},
-                      scratch);
+  if (next != nullptr) rows.next = plane_bytes(next->codes);
+  kernels.affine_rows(
+      rows, x.layout(weights),
+      {x.rows(weights).data(), output.y.data(), output.y_offset, x.count(), x.tiles(weights)},
+      scratch);
 }
 
 }  // namespace motley

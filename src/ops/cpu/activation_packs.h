@@ -65,12 +65,13 @@ class ActivationPacks {
 };
 
 // y[t][y_offset + n] = row n of `weights` times row t of x. `scratch`: kernels.scratch_bytes.
+// `next`: weights that the thread will probably multiply after these.
 struct ProductOutput {
   std::span<float* const> y;
   int64_t y_offset = 0;
 };
 void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
                    const ActivationPacks& x, const ProductOutput& output, bool fast,
-                   std::byte* scratch);
+                   std::byte* scratch, const WeightMatrix* next = nullptr);
 
 }  // namespace motley

@@ -5,8 +5,8 @@
 // The including file defines `Tiles` in its unnamed namespace before:
 //   void configure(int a, int b, int depth_bytes);  // tiles [a, b) hold weights, those from b on x
 //   void release();
-//   void load<tile>(const void*); void zero<tile>(); void store<tile>(void*);  // rows 64 bytes apart
-//   void multiply_bytes<c, a, b>(); void multiply_bf16<c, a, b>();
+//   void load<tile>(const void*); void zero<tile>(); void store<tile>(void*);  // rows 64 bytes
+//   apart void multiply_bytes<c, a, b>(); void multiply_bf16<c, a, b>();
 #pragma once
 
 #include "ops/cpu/tile_layout_inl.h"
@@ -93,9 +93,8 @@ inline void store_pieces<16>(__m512i low, __m512i high, uint8_t* out) {
 // kWidth: bytes of one half of a group's lanes.
 template <CodeWidth width, int kWidth>
 void unpack_row_tile(const AffineRows& weights, int64_t first, int64_t rows,
-                     const PackedLayout& layout, uint8_t* out) {
+                     const PackedLayout& layout, CodePrefetcher& prefetcher, uint8_t* out) {
   const CodeDecoder decoder(weights.bits);
-  const int64_t ahead = row_tiles_at_once(layout.cols) * 16 * weights.codes_stride;
   const int64_t row_bytes = layout.cols * weights.bits / 8;
   const int64_t tiles = TileShape(layout).block_tiles();
   for (int64_t block = 0; block < layout.blocks; ++block) {
@@ -105,8 +104,7 @@ void unpack_row_tile(const AffineRows& weights, int64_t first, int64_t rows,
     for (int64_t r = 0; r < 16; ++r) {
       const uint8_t* data =
           weights.codes + (first + (r < rows ? r : rows - 1)) * weights.codes_stride + offset;
-      // The rows that follow: they arrive during the products.
-      _mm_prefetch(data + ahead, _MM_HINT_T1);
+      prefetcher.fetch_line();
       const CodeHalves codes = load_codes<width>(data, bytes, decoder);
       store_pieces<kWidth>(codes.low, codes.high, out + block * tiles * kTile + r * kTileRow);
     }
@@ -115,27 +113,30 @@ void unpack_row_tile(const AffineRows& weights, int64_t first, int64_t rows,
 
 template <CodeWidth width>
 void unpack_row_tile(const AffineRows& weights, int64_t first, int64_t rows,
-                     const PackedLayout& layout, uint8_t* out) {
-  if (layout.group_size == 32) return unpack_row_tile<width, 16>(weights, first, rows, layout, out);
-  if (layout.group_size == 64) return unpack_row_tile<width, 32>(weights, first, rows, layout, out);
-  return unpack_row_tile<width, 64>(weights, first, rows, layout, out);
+                     const PackedLayout& layout, CodePrefetcher& prefetcher, uint8_t* out) {
+  if (layout.group_size == 32)
+    return unpack_row_tile<width, 16>(weights, first, rows, layout, prefetcher, out);
+  if (layout.group_size == 64)
+    return unpack_row_tile<width, 32>(weights, first, rows, layout, prefetcher, out);
+  return unpack_row_tile<width, 64>(weights, first, rows, layout, prefetcher, out);
 }
 
 void unpack_integer_rows(const AffineRows& weights, int64_t first, int64_t rows,
                          const PackedLayout& layout, const IntegerWeights& out) {
+  CodePrefetcher prefetcher(weights, first, rows);
   for (int64_t row = 0; row < rows; row += 16) {
     const int64_t begin = first + row;
     const int64_t count = rows - row < 16 ? rows - row : 16;
     uint8_t* codes = out.codes + row / 16 * out.codes_stride;
     switch (code_width(weights.bits)) {
       case CodeWidth::kNibble:
-        unpack_row_tile<CodeWidth::kNibble>(weights, begin, count, layout, codes);
+        unpack_row_tile<CodeWidth::kNibble>(weights, begin, count, layout, prefetcher, codes);
         break;
       case CodeWidth::kNarrow:
-        unpack_row_tile<CodeWidth::kNarrow>(weights, begin, count, layout, codes);
+        unpack_row_tile<CodeWidth::kNarrow>(weights, begin, count, layout, prefetcher, codes);
         break;
       case CodeWidth::kWide:
-        unpack_row_tile<CodeWidth::kWide>(weights, begin, count, layout, codes);
+        unpack_row_tile<CodeWidth::kWide>(weights, begin, count, layout, prefetcher, codes);
         break;
     }
     widen_scalars(weights.scales + begin * weights.scales_stride, weights.scales_stride, count,
@@ -195,8 +196,8 @@ class IntegerPass {
 
   void load(const GroupStep& step, int64_t part) {
     const int64_t tile = step.group * shape_.parts + part;
-    tiles_.template load<3>(scratch_.weights.codes +
-                            step.row_tile * scratch_.weights.codes_stride + tile * kTile);
+    tiles_.template load<3>(scratch_.weights.codes + step.row_tile * scratch_.weights.codes_stride +
+                            tile * kTile);
     const std::byte* x = x_ + step.piece * piece_.bytes + tile * kLimbs * kTile;
     tiles_.template load<4>(x);
     if constexpr (kLimbs > 1) tiles_.template load<5>(x + kTile);

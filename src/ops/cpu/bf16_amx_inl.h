@@ -8,10 +8,10 @@
 namespace motley {
 namespace {
 
-constexpr int64_t kMaxPasses = 16;    // pieces of x that share unpacked weights
+constexpr int64_t kMaxPieces = 16;      // pieces of x that share unpacked weights
 constexpr int64_t kNarrowRowTiles = 4;  // rows met by one piece
 constexpr int64_t kWideRowTiles = 2;    // by more
-constexpr int64_t kNarrowBlocks = 1;    // blocks unpacked at a time: half the first-level cache
+constexpr int64_t kNarrowBlocks = 2;    // blocks unpacked at a time: half the first-level cache
 constexpr int64_t kWideBlocks = 4;
 
 struct Bf16Scratch {
@@ -24,7 +24,7 @@ struct Bf16Scratch {
 
 constexpr int64_t kBf16CodeBytes = kWideRowTiles * kWideBlocks * kBlockSteps * kTile;
 static_assert(kNarrowRowTiles * kNarrowBlocks <= kWideRowTiles * kWideBlocks);
-constexpr int64_t kBf16SumBytes = kMaxPasses * kWideRowTiles * kTile;
+constexpr int64_t kBf16SumBytes = kMaxPieces * kWideRowTiles * kTile;
 
 int64_t bf16_scratch_bytes(int64_t cols) {
   return kBf16CodeBytes + kBf16SumBytes +
@@ -50,15 +50,14 @@ inline __m512i value_table(const float* scales, const float* biases, int64_t sec
 // Some blocks of 16 rows to tiles [step].
 void unpack_bf16(const AffineRows& weights, int64_t first, int64_t rows, const PackedLayout& layout,
                  const float* scales, const float* biases, int64_t begin, int64_t end,
-                 std::byte* out) {
+                 CodePrefetcher& prefetcher, std::byte* out) {
   const int64_t stride = round_up_groups(layout.groups);
   const int64_t block_groups = kPackedBlock / layout.group_size;
   const __m512i mask = _mm512_set1_epi16(15);
   // The upper half of a vector of codes belongs to the upper half of the table.
-  const __m512i half =
-      block_groups == 2 ? _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(16), 1)
-                        : _mm512_setzero_si512();
-  const int64_t ahead = kNarrowRowTiles * 16 * weights.codes_stride;
+  const __m512i half = block_groups == 2
+                           ? _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(16), 1)
+                           : _mm512_setzero_si512();
   const int64_t row_bytes = layout.cols / 2;
   for (int64_t block = begin; block < end; ++block) {
     const int64_t rest = row_bytes - block * 64;
@@ -67,7 +66,7 @@ void unpack_bf16(const AffineRows& weights, int64_t first, int64_t rows, const P
     for (int64_t r = 0; r < 16; ++r) {
       const uint8_t* data =
           weights.codes + (first + (r < rows ? r : rows - 1)) * weights.codes_stride + block * 64;
-      _mm_prefetch(data + ahead, _MM_HINT_T1);
+      prefetcher.fetch_line();
       const int64_t scalar = r * stride + block * block_groups;
       const __m512i table = value_table(scales + scalar, biases + scalar, block_groups - 1);
       const __m512i codes = _mm512_maskz_loadu_epi8(exists, data);
@@ -95,14 +94,17 @@ class Bf16Pass {
         scratch_(scratch),
         first_(first),
         rows_(rows),
-        piece_bytes_(PieceLayout(layout).bytes) {
+        piece_bytes_(PieceLayout(layout).bytes),
+        prefetcher_(weights, first, rows) {
     for (int64_t row = 0; row < rows; row += 16) {
       const int64_t begin = first + row;
       const int64_t count = rows - row < 16 ? rows - row : 16;
       widen_scalars(weights.scales + begin * weights.scales_stride, weights.scales_stride, count,
-                    weights.scale_format, layout.groups, scratch.scales + row * scratch.scalar_stride);
+                    weights.scale_format, layout.groups,
+                    scratch.scales + row * scratch.scalar_stride);
       widen_scalars(weights.biases + begin * weights.biases_stride, weights.biases_stride, count,
-                    weights.scale_format, layout.groups, scratch.biases + row * scratch.scalar_stride);
+                    weights.scale_format, layout.groups,
+                    scratch.biases + row * scratch.scalar_stride);
     }
   }
 
@@ -158,7 +160,7 @@ class Bf16Pass {
       const int64_t scalar = tile * 16 * scratch_.scalar_stride;
       const int64_t rest = rows_ - tile * 16;
       unpack_bf16(weights_, first_ + tile * 16, rest < 16 ? rest : 16, layout_,
-                  scratch_.scales + scalar, scratch_.biases + scalar, begin, end,
+                  scratch_.scales + scalar, scratch_.biases + scalar, begin, end, prefetcher_,
                   scratch_.codes + tile * most * kBlockSteps * kTile);
     }
   }
@@ -206,6 +208,7 @@ class Bf16Pass {
   int64_t first_;
   int64_t rows_;
   int64_t piece_bytes_;
+  CodePrefetcher prefetcher_;
 };
 
 void affine_rows_bf16(const AffineRows& weights, const PackedLayout& layout,
@@ -215,8 +218,8 @@ void affine_rows_bf16(const AffineRows& weights, const PackedLayout& layout,
   const int64_t pieces = (tokens.count + kTileTokens - 1) / kTileTokens;
   Tiles tiles;
   tiles.configure(4, 6, kTileRow);
-  for (int64_t begin = 0; begin < pieces; begin += kMaxPasses) {
-    const int64_t count = pieces - begin < kMaxPasses ? pieces - begin : kMaxPasses;
+  for (int64_t begin = 0; begin < pieces; begin += kMaxPieces) {
+    const int64_t count = pieces - begin < kMaxPieces ? pieces - begin : kMaxPieces;
     const int64_t row_tiles = count == 1 ? kNarrowRowTiles : kWideRowTiles;
     const std::byte* x = tokens.tiles + begin * piece_bytes;
     for (int64_t first = 0; first < weights.rows; first += row_tiles * 16) {

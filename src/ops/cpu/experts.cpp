@@ -150,12 +150,13 @@ void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& me
   const int64_t count = std::min(call.hidden_rows, weights.gate.rows - piece.begin);
   ActivationPacks x = share.x;
   x.build_tiles(call.kernels, weights.gate, memory.tiles);
+  const WeightMatrix up = weights.up.slice_rows(piece.begin, count);
   multiply_rows(call.kernels, weights.gate.slice_rows(piece.begin, count), x,
-                {share.hidden_rows, piece.begin}, share.fast, memory.kernel_scratch);
+                {share.hidden_rows, piece.begin}, share.fast, memory.kernel_scratch, &up);
   const auto pairs = share.hidden_rows.size();
   x.build_tiles(call.kernels, weights.up, memory.tiles);
-  multiply_rows(call.kernels, weights.up.slice_rows(piece.begin, count), x,
-                {{memory.up_rows, pairs}, 0}, share.fast, memory.kernel_scratch);
+  multiply_rows(call.kernels, up, x, {{memory.up_rows, pairs}, 0}, share.fast,
+                memory.kernel_scratch);
   const bool quantise = weights.down.format == WeightFormat::kMlxAffine;
   for (size_t i = 0; i < pairs; ++i) {
     float* hidden = share.hidden_rows[i] + piece.begin;
@@ -173,8 +174,8 @@ void compute_output(const Call& call, const Piece& piece, const WorkerMemory& me
   const int64_t count = std::min(call.output_rows, down.rows - piece.begin);
   ActivationPacks hidden = share.hidden;
   hidden.build_tiles(call.kernels, down, memory.tiles);
-  multiply_rows(call.kernels, down.slice_rows(piece.begin, count), hidden,
-                {share.y, piece.begin}, share.fast, memory.kernel_scratch);
+  multiply_rows(call.kernels, down.slice_rows(piece.begin, count), hidden, {share.y, piece.begin},
+                share.fast, memory.kernel_scratch);
 }
 
 std::span<const WorkerMemory> worker_memory(const Call& call, std::span<const ExpertShare> shares) {

@@ -29,7 +29,8 @@ class Tiles {
   void load(const void* data) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
                  :
-                 : "r"(data), "r"(kStride), "i"(kTileNumber), "m"(*static_cast<const Bytes*>(data)));
+                 : "r"(data), "r"(kStride), "i"(kTileNumber),
+                   "m"(*static_cast<const Bytes*>(data)));
   }
   template <int kTileNumber>
   void zero() {

@@ -42,6 +42,7 @@ struct AffineRows {
   int32_t bits = 4;
   int32_t group_size = 64;
   ScalarFormat scale_format = ScalarFormat::kBf16;
+  const uint8_t* next = nullptr;  // codes that the thread will probably read after these
 };
 
 struct FloatRows {

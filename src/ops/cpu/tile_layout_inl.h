@@ -1,7 +1,7 @@
 // How x and the weights lie in memory for a unit that multiplies tiles, and the tiles of x.
 // Weights are the rows of a product of tiles, 16 by 64 bytes of codes; x the columns, 16 tokens by
-// 64 bytes in rows of 4 bytes a token. So codes keep the order they have in the checkpoint, and only
-// x, which many weights share, is transposed.
+// 64 bytes in rows of 4 bytes a token. So codes keep the order they have in the checkpoint, and
+// only x, which many weights share, is transposed.
 #pragma once
 
 #include "ops/cpu/affine_tile_avx512.h"
@@ -28,8 +28,8 @@ struct TileShape {
 
 constexpr int64_t kBlockSteps = 4;  // steps of a block of bfloat16 columns
 
-// One piece of tiles of x. Integers: tiles [group][part][limb], then scales and sums [group][token].
-// bfloat16: tiles [step].
+// One piece of tiles of x. Integers: tiles [group][part][limb], then scales and sums
+// [group][token]. bfloat16: tiles [step].
 struct PieceLayout {
   explicit PieceLayout(const PackedLayout& layout) {
     if (layout.bf16) {
@@ -126,6 +126,24 @@ inline void store_outputs(const float* tile, const PackedTokens& tokens, int64_t
                           _mm512_castsi512_ps(columns[t]));
   }
 }
+
+// Fetches the codes that a thread unpacks next, line after line in the order of memory while it
+// unpacks those before: hardware prefetchers follow that order and not the one of the tiles.
+class CodePrefetcher {
+ public:
+  // While `rows` rows from `first` are unpacked.
+  CodePrefetcher(const AffineRows& weights, int64_t first, int64_t rows)
+      : line_(first + rows < weights.rows ? weights.codes + (first + rows) * weights.codes_stride
+                                          : weights.next) {}
+  void fetch_line() {
+    if (line_ == nullptr) return;
+    _mm_prefetch(line_, _MM_HINT_T1);
+    line_ += 64;
+  }
+
+ private:
+  const uint8_t* line_;
+};
 
 // Scalars of 16 rows as floats [row][round_up_groups]. Rows that do not exist repeat the last one.
 inline void widen_scalars(const uint8_t* data, int64_t stride, int64_t rows, ScalarFormat format,
