@@ -197,7 +197,7 @@ ActivationPacks ActivationPacks::slice(int64_t first, int64_t count) const {
 
 void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
                    const ActivationPacks& x, const ProductOutput& output, bool fast,
-                   std::byte* scratch, const WeightMatrix* next) {
+                   std::byte* scratch, const std::byte* next) {
   MOTLEY_CHECK(static_cast<int64_t>(output.y.size()) == x.count(), "one output row per input row");
   if (weights.format != WeightFormat::kMlxAffine) {
     const FloatRows rows{plane_bytes(weights.codes), weights.codes.row_bytes, weights.rows,
@@ -218,7 +218,8 @@ void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
   rows.bits = weights.affine.bits;
   rows.group_size = weights.affine.group_size;
   rows.scale_format = scalar_format(weights);
-  if (next != nullptr) rows.next = plane_bytes(next->codes);
+  rows.next = next != nullptr ? reinterpret_cast<const uint8_t*>(next)
+                              : rows.codes + rows.rows * rows.codes_stride;
   kernels.affine_rows(
       rows, x.layout(weights),
       {x.rows(weights).data(), output.y.data(), output.y_offset, x.count(), x.tiles(weights)},

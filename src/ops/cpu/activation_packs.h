@@ -65,13 +65,13 @@ class ActivationPacks {
 };
 
 // y[t][y_offset + n] = row n of `weights` times row t of x. `scratch`: kernels.scratch_bytes.
-// `next`: weights that the thread will probably multiply after these.
+// `next`: codes that the thread will probably read after these; null: what follows in memory.
 struct ProductOutput {
   std::span<float* const> y;
   int64_t y_offset = 0;
 };
 void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
                    const ActivationPacks& x, const ProductOutput& output, bool fast,
-                   std::byte* scratch, const WeightMatrix* next = nullptr);
+                   std::byte* scratch, const std::byte* next = nullptr);
 
 }  // namespace motley

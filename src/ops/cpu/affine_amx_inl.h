@@ -124,6 +124,8 @@ void unpack_row_tile(const AffineRows& weights, int64_t first, int64_t rows,
 void unpack_integer_rows(const AffineRows& weights, int64_t first, int64_t rows,
                          const PackedLayout& layout, const IntegerWeights& out) {
   CodePrefetcher prefetcher(weights, first, rows);
+  fetch_scalars(weights.scales, weights.scales_stride, first, rows);
+  fetch_scalars(weights.biases, weights.biases_stride, first, rows);
   for (int64_t row = 0; row < rows; row += 16) {
     const int64_t begin = first + row;
     const int64_t count = rows - row < 16 ? rows - row : 16;

@@ -11,8 +11,7 @@ namespace {
 constexpr int64_t kMaxPieces = 16;      // pieces of x that share unpacked weights
 constexpr int64_t kNarrowRowTiles = 4;  // rows met by one piece
 constexpr int64_t kWideRowTiles = 2;    // by more
-constexpr int64_t kNarrowBlocks = 2;    // blocks unpacked at a time: half the first-level cache
-constexpr int64_t kWideBlocks = 4;
+constexpr int64_t kWideBlocks = 4;      // unpacked at a time
 
 struct Bf16Scratch {
   std::byte* codes;  // tiles [row tile][step] of the blocks at hand
@@ -23,7 +22,7 @@ struct Bf16Scratch {
 };
 
 constexpr int64_t kBf16CodeBytes = kWideRowTiles * kWideBlocks * kBlockSteps * kTile;
-static_assert(kNarrowRowTiles * kNarrowBlocks <= kWideRowTiles * kWideBlocks);
+static_assert(2 * kNarrowRowTiles <= kWideRowTiles * kWideBlocks);
 constexpr int64_t kBf16SumBytes = kMaxPieces * kWideRowTiles * kTile;
 
 int64_t bf16_scratch_bytes(int64_t cols) {
@@ -96,6 +95,8 @@ class Bf16Pass {
         rows_(rows),
         piece_bytes_(PieceLayout(layout).bytes),
         prefetcher_(weights, first, rows) {
+    fetch_scalars(weights.scales, weights.scales_stride, first, rows);
+    fetch_scalars(weights.biases, weights.biases_stride, first, rows);
     for (int64_t row = 0; row < rows; row += 16) {
       const int64_t begin = first + row;
       const int64_t count = rows - row < 16 ? rows - row : 16;
@@ -108,26 +109,16 @@ class Bf16Pass {
     }
   }
 
-  // One piece, up to 4 row tiles: the sums stay in the unit.
+  // One piece, 4 row tiles: the sums stay in the unit. While it multiplies one block, the vector
+  // units unpack the next, row tile by row tile, so that both find work within reach.
   void run_narrow(const std::byte* x) {
     clear();
-    for (int64_t block = 0; block < layout_.blocks; block += kNarrowBlocks) {
-      const int64_t end = block_end(block, kNarrowBlocks);
-      unpack(kNarrowRowTiles, block, end);
-      const int64_t steps = (end - block) * kBlockSteps;
-      for (int64_t step = 0; step < steps; ++step) {
-        const std::byte* w = scratch_.codes + step * kTile;
-        constexpr int64_t kStride = kNarrowBlocks * kBlockSteps * kTile;
-        tiles_.load<6>(x + (block * kBlockSteps + step) * kTile);
-        tiles_.load<4>(w);
-        tiles_.multiply_bf16<0, 4, 6>();
-        tiles_.load<5>(w + kStride);
-        tiles_.multiply_bf16<1, 5, 6>();
-        tiles_.load<4>(w + 2 * kStride);
-        tiles_.multiply_bf16<2, 4, 6>();
-        tiles_.load<5>(w + 3 * kStride);
-        tiles_.multiply_bf16<3, 5, 6>();
-      }
+    for (int64_t tile = 0; tile < kNarrowRowTiles; ++tile) unpack_narrow(tile, 0);
+    for (int64_t block = 0; block < layout_.blocks; ++block) {
+      narrow_step<0>(x, block);
+      narrow_step<1>(x, block);
+      narrow_step<2>(x, block);
+      narrow_step<3>(x, block);
     }
     store(scratch_.sums);
   }
@@ -136,8 +127,11 @@ class Bf16Pass {
   void run_wide(const std::byte* x, int64_t pieces) {
     if (pieces <= 2) clear();
     for (int64_t block = 0; block < layout_.blocks; block += kWideBlocks) {
-      const int64_t end = block_end(block, kWideBlocks);
-      unpack(kWideRowTiles, block, end);
+      const int64_t end =
+          block + kWideBlocks < layout_.blocks ? block + kWideBlocks : layout_.blocks;
+      for (int64_t tile = 0; tile < kWideRowTiles; ++tile) {
+        unpack(tile, block, end, scratch_.codes + tile * kWideBlocks * kBlockSteps * kTile);
+      }
       for (int64_t piece = 0; piece < pieces; piece += 2) {
         float* sums = scratch_.sums + piece * kWideRowTiles * kTileFloats;
         if (pieces > 2) block == 0 ? clear() : load(sums);
@@ -150,19 +144,40 @@ class Bf16Pass {
   }
 
  private:
-  int64_t block_end(int64_t block, int64_t count) const {
-    return block + count < layout_.blocks ? block + count : layout_.blocks;
+  // Blocks of one row tile.
+  void unpack(int64_t tile, int64_t begin, int64_t end, std::byte* out) {
+    if (tile * 16 >= rows_) return;
+    const int64_t scalar = tile * 16 * scratch_.scalar_stride;
+    const int64_t rest = rows_ - tile * 16;
+    unpack_bf16(weights_, first_ + tile * 16, rest < 16 ? rest : 16, layout_,
+                scratch_.scales + scalar, scratch_.biases + scalar, begin, end, prefetcher_, out);
   }
 
-  void unpack(int64_t row_tiles, int64_t begin, int64_t end) {
-    const int64_t most = row_tiles == kWideRowTiles ? kWideBlocks : kNarrowBlocks;
-    for (int64_t tile = 0; tile < row_tiles && tile * 16 < rows_; ++tile) {
-      const int64_t scalar = tile * 16 * scratch_.scalar_stride;
-      const int64_t rest = rows_ - tile * 16;
-      unpack_bf16(weights_, first_ + tile * 16, rest < 16 ? rest : 16, layout_,
-                  scratch_.scales + scalar, scratch_.biases + scalar, begin, end, prefetcher_,
-                  scratch_.codes + tile * most * kBlockSteps * kTile);
-    }
+  // Of the codes of a block two places, [parity of block][row tile][step].
+  std::byte* narrow_codes(int64_t tile, int64_t block) const {
+    return scratch_.codes + (block % 2 * kNarrowRowTiles + tile) * kBlockSteps * kTile;
+  }
+  void unpack_narrow(int64_t tile, int64_t block) {
+    unpack(tile, block, block + 1, narrow_codes(tile, block));
+  }
+
+  template <int kRowTile>
+  void narrow_step(const std::byte* x, int64_t block) {
+    if (block + 1 < layout_.blocks) unpack_narrow(kRowTile, block + 1);
+    const std::byte* w = narrow_codes(kRowTile, block);
+    const std::byte* columns = x + block * kBlockSteps * kTile;
+    tiles_.template load<4>(w);
+    tiles_.template load<6>(columns);
+    tiles_.template multiply_bf16<kRowTile, 4, 6>();
+    tiles_.template load<5>(w + kTile);
+    tiles_.template load<7>(columns + kTile);
+    tiles_.template multiply_bf16<kRowTile, 5, 7>();
+    tiles_.template load<4>(w + 2 * kTile);
+    tiles_.template load<6>(columns + 2 * kTile);
+    tiles_.template multiply_bf16<kRowTile, 4, 6>();
+    tiles_.template load<5>(w + 3 * kTile);
+    tiles_.template load<7>(columns + 3 * kTile);
+    tiles_.template multiply_bf16<kRowTile, 5, 7>();
   }
 
   // Tiles 0 and 1: the first piece by both row tiles; 2 and 3: the second.

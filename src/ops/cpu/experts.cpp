@@ -151,12 +151,13 @@ void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& me
   ActivationPacks x = share.x;
   x.build_tiles(call.kernels, weights.gate, memory.tiles);
   const WeightMatrix up = weights.up.slice_rows(piece.begin, count);
-  multiply_rows(call.kernels, weights.gate.slice_rows(piece.begin, count), x,
-                {share.hidden_rows, piece.begin}, share.fast, memory.kernel_scratch, &up);
+  const WeightMatrix gate = weights.gate.slice_rows(piece.begin, count);
+  multiply_rows(call.kernels, gate, x, {share.hidden_rows, piece.begin}, share.fast,
+                memory.kernel_scratch, up.codes.data);
   const auto pairs = share.hidden_rows.size();
   x.build_tiles(call.kernels, weights.up, memory.tiles);
   multiply_rows(call.kernels, up, x, {{memory.up_rows, pairs}, 0}, share.fast,
-                memory.kernel_scratch);
+                memory.kernel_scratch, gate.codes.data + count * gate.codes.row_bytes);
   const bool quantise = weights.down.format == WeightFormat::kMlxAffine;
   for (size_t i = 0; i < pairs; ++i) {
     float* hidden = share.hidden_rows[i] + piece.begin;

@@ -145,6 +145,14 @@ class CodePrefetcher {
   const uint8_t* line_;
 };
 
+// Fetches the scalars of the `rows` rows after those from `first`.
+inline void fetch_scalars(const uint8_t* data, int64_t stride, int64_t first, int64_t rows) {
+  const uint8_t* begin = data + (first + rows) * stride;
+  for (int64_t offset = 0; offset < rows * stride; offset += 64) {
+    _mm_prefetch(begin + offset, _MM_HINT_T1);
+  }
+}
+
 // Scalars of 16 rows as floats [row][round_up_groups]. Rows that do not exist repeat the last one.
 inline void widen_scalars(const uint8_t* data, int64_t stride, int64_t rows, ScalarFormat format,
                           int64_t groups, float* out) {
