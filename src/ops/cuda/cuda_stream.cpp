@@ -102,23 +102,26 @@ Status CudaStream::status() const {
   return error_ == cudaSuccess ? Status::ok() : cuda_error(error_op_, error_);
 }
 
-const void* CudaStream::upload_bytes(const void* data, size_t bytes) {
+CudaStream::UploadPlace CudaStream::reserve_upload(size_t bytes) {
   const size_t rounded = (bytes + kRingAlignment - 1) / kRingAlignment * kRingAlignment;
   if (rounded > kRingBytes) {
-    void* target = scratch().allocate_bytes(bytes);
-    note(cudaMemcpyAsync(target, data, bytes, cudaMemcpyHostToDevice, stream_), "upload");
-    return target;
+    large_upload_.resize(bytes);
+    return {large_upload_.data(), static_cast<std::byte*>(scratch().allocate_bytes(bytes))};
   }
   if (ring_used_ + rounded > kRingBytes) {
     synchronize();  // once per 8 MiB of uploads
     ring_used_ = 0;
   }
-  std::byte* source = ring_host_ + ring_used_;
-  std::byte* target = ring_device_ + ring_used_;
+  const UploadPlace place{ring_host_ + ring_used_, ring_device_ + ring_used_};
   ring_used_ += rounded;
-  if (bytes > 0) std::memcpy(source, data, bytes);
-  note(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, stream_), "upload");
-  return target;
+  return place;
+}
+
+void CudaStream::finish_upload(const UploadPlace& place, size_t bytes) {
+  // Memory that is not pinned has been read when this returns.
+  note(cudaMemcpyAsync(const_cast<std::byte*>(place.device), place.host, bytes,
+                       cudaMemcpyHostToDevice, stream_),
+       "upload");
 }
 
 std::byte* CudaStream::allocate(size_t bytes) {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/status.h"
 #include "tensor/stream.h"
@@ -35,13 +36,31 @@ class CudaStream final : public Stream, private ArenaBlockSource {
   template <typename T>
   const T* upload(std::span<const T> items) {
     static_assert(std::is_trivially_copyable_v<T>);
-    return static_cast<const T*>(upload_bytes(items.data(), items.size_bytes()));
+    return reinterpret_cast<const T*>(
+        upload_filled(items.size_bytes(), [items](const UploadPlace& place) {
+          if (!items.empty()) std::memcpy(place.host, items.data(), items.size_bytes());
+        }));
+  }
+
+  // For items that hold device addresses of each other: `fill` gets the place that they will have
+  // on the device and the bytes to write.
+  struct UploadPlace {
+    std::byte* host;
+    const std::byte* device;
+  };
+  template <typename Fill>
+  const std::byte* upload_filled(size_t bytes, Fill fill) {
+    const UploadPlace place = reserve_upload(bytes);
+    fill(place);
+    finish_upload(place, bytes);
+    return place.device;
   }
 
  private:
   CudaStream(Context& context, int device) : Stream(context, this), device_(device) {}
   Status open();
-  const void* upload_bytes(const void* data, size_t bytes);
+  UploadPlace reserve_upload(size_t bytes);
+  void finish_upload(const UploadPlace& place, size_t bytes);
   std::byte* allocate(size_t bytes) override;
   void release(std::byte* data, size_t bytes) override;
 
@@ -52,6 +71,7 @@ class CudaStream final : public Stream, private ArenaBlockSource {
   std::byte* ring_host_ = nullptr;  // pinned
   std::byte* ring_device_ = nullptr;
   size_t ring_used_ = 0;
+  std::vector<std::byte> large_upload_;  // one that is larger than the ring
   cudaError_t error_ = cudaSuccess;
   const char* error_op_ = "";
 };

@@ -20,6 +20,7 @@ inline constexpr int kDeltaColumns = 32;  // of the state, per thread block
 inline constexpr int kDeltaMaxKey = 128;
 inline constexpr int kKeyPitch = kDeltaMaxKey + 8;   // bfloat16 elements
 inline constexpr int kTokenPitch = kDeltaBlock + 8;  // bfloat16 elements
+inline constexpr int kColumnPitch = kDeltaColumns + 8;
 inline constexpr int kSquarePitch = kDeltaBlock + 4;
 
 struct DeltaShared {
@@ -29,11 +30,11 @@ struct DeltaShared {
     __nv_bfloat16 q[2][kDeltaBlock][kKeyPitch];
     __nv_bfloat16 p[2][kDeltaBlock][kTokenPitch];
   };
-  // The state's slice as [column][key] while S is read, then A, then U as [column][token].
+  // The state's slice while S is read, then A, then U.
   union {
-    __nv_bfloat16 s[2][kDeltaColumns][kKeyPitch];
+    __nv_bfloat16 s[2][kDeltaMaxKey][kColumnPitch];
     float a[kDeltaBlock][kSquarePitch];
-    __nv_bfloat16 u[2][kDeltaColumns][kTokenPitch];
+    __nv_bfloat16 u[2][kDeltaBlock][kColumnPitch];
   };
   float r[kDeltaBlock][kDeltaColumns + 1];  // R, then U
   float sums[kDeltaBlock];                  // G
@@ -52,63 +53,71 @@ __device__ inline Planes planes_of(const __nv_bfloat16 (&matrix)[2][kRows][kPitc
   return {&matrix[0][0][0], &matrix[1][0][0], kPitch};
 }
 
-template <int kRows, int kPitch>
-__device__ inline void store_split(__nv_bfloat16 (&matrix)[2][kRows][kPitch], int row, int col,
-                                   float value) {
-  const __nv_bfloat16 high = __float2bfloat16_rn(value);
-  matrix[0][row][col] = high;
-  matrix[1][row][col] = __float2bfloat16_rn(value - __bfloat162float(high));
+// Columns col, col + 1 of a row; the low plane is there in the exact profile only.
+template <bool kExact, int kRows, int kPitch>
+__device__ inline void store_pair(__nv_bfloat16 (&matrix)[2][kRows][kPitch], int row, int col,
+                                  float first, float second) {
+  uint32_t high;
+  uint32_t low;
+  split_bf16(first, second, &high, &low);
+  *reinterpret_cast<uint32_t*>(&matrix[0][row][col]) = high;
+  if constexpr (kExact) *reinterpret_cast<uint32_t*>(&matrix[1][row][col]) = low;
 }
 
+// Operand A from a matrix stored [row][k], or [k][row] with kTransposed.
+template <bool kTransposed>
 __device__ inline void load_a(const __nv_bfloat16* matrix, int pitch, int row0, int k,
                               uint32_t (&out)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const __nv_bfloat16* base = matrix + (row0 + lane / 4) * pitch + k + lane % 4 * 2;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    out[i] = *reinterpret_cast<const uint32_t*>(base + i % 2 * 8 * pitch + i / 2 * 8);
+  if constexpr (kTransposed) {
+    load_matrix_x4_transposed(out, shared_address(matrix + (k + lane / 16 * 8 + lane % 8) * pitch +
+                                                  row0 + lane / 8 % 2 * 8));
+  } else {
+    load_matrix_x4(out, shared_address(matrix + (row0 + lane % 16) * pitch + k + lane / 16 * 8));
   }
 }
 
-// The transpose of a matrix stored [k][row] as operand A.
-__device__ inline void load_a_transposed(const __nv_bfloat16* matrix, int pitch, int row0, int k,
-                                         uint32_t (&out)[4]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  load_matrix_x4_transposed(out, shared_address(matrix + (k + lane / 16 * 8 + lane % 8) * pitch +
-                                                row0 + lane / 8 % 2 * 8));
-}
-
+// Operand B of two neighbouring column tiles from a matrix stored [column][k], or [k][column].
+template <bool kTransposed>
 __device__ inline void load_b(const __nv_bfloat16* matrix, int pitch, int col0, int k,
-                              uint32_t (&out)[2]) {
+                              uint32_t (&out)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const __nv_bfloat16* base = matrix + (col0 + lane / 4) * pitch + k + lane % 4 * 2;
-  out[0] = *reinterpret_cast<const uint32_t*>(base);
-  out[1] = *reinterpret_cast<const uint32_t*>(base + 8);
+  if constexpr (kTransposed) {
+    load_matrix_x4_transposed(
+        out, shared_address(matrix + (k + lane % 16) * pitch + col0 + lane / 16 * 8));
+  } else {
+    load_matrix_x4(out, shared_address(matrix + (col0 + lane / 16 * 8 + lane % 8) * pitch + k +
+                                       lane / 8 % 2 * 8));
+  }
 }
 
-// c[n] += A[row0.. +16] . B[col0 + 8 n .. +8]^T over `depth`, a multiple of 16.
-template <bool kExact, bool kTransposed, int kN>
+// c[n] += A[row0.. +16] . B[.., col0 + 8 n .. +8] over `depth`, a multiple of 16.
+template <bool kExact, bool kATransposed, bool kBTransposed, int kN>
 __device__ inline void multiply_add(const Planes& a, int row0, const Planes& b, int col0, int depth,
                                     float (&c)[kN][4]) {
+#pragma unroll 2
   for (int k = 0; k < depth; k += 16) {
     uint32_t high[4];
     uint32_t low[4];
-    if constexpr (kTransposed) {
-      load_a_transposed(a.high, a.pitch, row0, k, high);
-      if constexpr (kExact) load_a_transposed(a.low, a.pitch, row0, k, low);
-    } else {
-      load_a(a.high, a.pitch, row0, k, high);
-      if constexpr (kExact) load_a(a.low, a.pitch, row0, k, low);
-    }
+    load_a<kATransposed>(a.high, a.pitch, row0, k, high);
+    if constexpr (kExact) load_a<kATransposed>(a.low, a.pitch, row0, k, low);
 #pragma unroll
-    for (int n = 0; n < kN; ++n) {
-      uint32_t x[2];
-      load_b(b.high, b.pitch, col0 + 8 * n, k, x);
-      mma_bf16(c[n], high[0], high[1], high[2], high[3], x[0], x[1]);
+    for (int n = 0; n < kN; n += 2) {
+      uint32_t x[4];
+      load_b<kBTransposed>(b.high, b.pitch, col0 + 8 * n, k, x);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        mma_bf16(c[n + j], high[0], high[1], high[2], high[3], x[2 * j], x[2 * j + 1]);
+        if constexpr (kExact) {
+          mma_bf16(c[n + j], low[0], low[1], low[2], low[3], x[2 * j], x[2 * j + 1]);
+        }
+      }
       if constexpr (kExact) {
-        mma_bf16(c[n], low[0], low[1], low[2], low[3], x[0], x[1]);
-        load_b(b.low, b.pitch, col0 + 8 * n, k, x);
-        mma_bf16(c[n], high[0], high[1], high[2], high[3], x[0], x[1]);
+        load_b<kBTransposed>(b.low, b.pitch, col0 + 8 * n, k, x);
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+          mma_bf16(c[n + j], high[0], high[1], high[2], high[3], x[2 * j], x[2 * j + 1]);
+        }
       }
     }
   }
@@ -131,20 +140,43 @@ __device__ inline void block_scores(DeltaShared& shared, int key_dim) {
   float by_key[4][4] = {};
   float by_query[4][4] = {};
   const Planes k = planes_of(shared.k);
-  multiply_add<kExact, false>(k, row0, k, col0, key_dim, by_key);
-  multiply_add<kExact, false>(planes_of(shared.q), row0, k, col0, key_dim, by_query);
+  multiply_add<kExact, false, false>(k, row0, k, col0, key_dim, by_key);
+  multiply_add<kExact, false, false>(planes_of(shared.q), row0, k, col0, key_dim, by_query);
   __syncthreads();  // all have read S and Q: their places take A and P
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 4; i += 2) {
       const int row = row0 + fragment_row(i);
       const int col = col0 + fragment_col(n, i);
-      const float decay = col <= row ? expf(shared.sums[row] - shared.sums[col]) : 0.0f;
-      shared.a[row][col] = col < row ? shared.beta[row] * decay * by_key[n][i] : 0.0f;
-      store_split(shared.p, row, col, decay * by_query[n][i]);
+      const float at_row = shared.sums[row];
+      const float first = col <= row ? expf(at_row - shared.sums[col]) : 0.0f;
+      const float second = col + 1 <= row ? expf(at_row - shared.sums[col + 1]) : 0.0f;
+      *reinterpret_cast<float2*>(&shared.a[row][col]) =
+          make_float2(col < row ? shared.beta[row] * first * by_key[n][i] : 0.0f,
+                      col + 1 < row ? shared.beta[row] * second * by_key[n][i + 1] : 0.0f);
+      store_pair<kExact>(shared.p, row, col, first * by_query[n][i], second * by_query[n][i + 1]);
     }
   }
+}
+
+// Sixteen rows of the substitution below, one column per thread. kAllFresh: held <= first.
+template <bool kAllFresh>
+__device__ inline void solve_diagonal(DeltaShared& shared, int first, int held) {
+  const int col = static_cast<int>(threadIdx.x);
+  float u[16];
+#pragma unroll
+  for (int i = 0; i < 16; ++i) u[i] = shared.r[first + i][col];
+#pragma unroll
+  for (int j = 0; j < 16; ++j) {
+#pragma unroll
+    for (int i = j + 1; i < 16; ++i) {
+      const float next = fmaf(-shared.a[first + i][first + j], u[j], u[i]);
+      u[i] = kAllFresh || first + i >= held ? next : u[i];
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 16; ++i) shared.r[first + i][col] = u[i];
 }
 
 // Forward substitution in shared.r, 16 rows at a time; rows below `held` are known already.
@@ -153,38 +185,41 @@ __device__ inline void block_solve(DeltaShared& shared, int held) {
   const int col = thread % kDeltaColumns;
   for (int first = 0; first < kDeltaBlock; first += 16) {
     // What earlier blocks contribute: two rows per thread.
-    for (int row = first + thread / kDeltaColumns; row < first + 16; row += 8) {
-      float value = shared.r[row][col];
-      for (int j = 0; j < first; ++j) value = fmaf(-shared.a[row][j], shared.r[j][col], value);
-      if (row >= held) shared.r[row][col] = value;
+    const int row = first + thread / kDeltaColumns;
+    float upper = shared.r[row][col];
+    float lower = shared.r[row + 8][col];
+    for (int j = 0; j < first; j += 4) {
+      const float4 a0 = *reinterpret_cast<const float4*>(&shared.a[row][j]);
+      const float4 a1 = *reinterpret_cast<const float4*>(&shared.a[row + 8][j]);
+      const float u[4] = {shared.r[j][col], shared.r[j + 1][col], shared.r[j + 2][col],
+                          shared.r[j + 3][col]};
+      upper = fmaf(-a0.w, u[3], fmaf(-a0.z, u[2], fmaf(-a0.y, u[1], fmaf(-a0.x, u[0], upper))));
+      lower = fmaf(-a1.w, u[3], fmaf(-a1.z, u[2], fmaf(-a1.y, u[1], fmaf(-a1.x, u[0], lower))));
     }
+    if (row >= held) shared.r[row][col] = upper;
+    if (row + 8 >= held) shared.r[row + 8][col] = lower;
     __syncthreads();
     if (thread < kDeltaColumns) {
-      float u[16];
-#pragma unroll
-      for (int i = 0; i < 16; ++i) u[i] = shared.r[first + i][col];
-#pragma unroll
-      for (int j = 0; j < 16; ++j) {
-#pragma unroll
-        for (int i = j + 1; i < 16; ++i) {
-          const float next = fmaf(-shared.a[first + i][first + j], u[j], u[i]);
-          u[i] = first + i >= held ? next : u[i];
-        }
+      if (first >= held) {
+        solve_diagonal<true>(shared, first, held);
+      } else {
+        solve_diagonal<false>(shared, first, held);
       }
-#pragma unroll
-      for (int i = 0; i < 16; ++i) shared.r[first + i][col] = u[i];
     }
     __syncthreads();
   }
 }
 
 // U, or e^(G_last - G_j) u_j, from shared.r to the operand planes in A's place.
+template <bool kExact>
 __device__ inline void store_updates(DeltaShared& shared, bool decayed, int last) {
-  for (int i = static_cast<int>(threadIdx.x); i < kDeltaBlock * kDeltaColumns; i += kDeltaThreads) {
-    const int col = i / kDeltaBlock;
-    const int row = i % kDeltaBlock;
+  constexpr int kPairs = kDeltaColumns / 2;
+  for (int i = static_cast<int>(threadIdx.x); i < kDeltaBlock * kPairs; i += kDeltaThreads) {
+    const int col = i % kPairs * 2;
+    const int row = i / kPairs;
     const float factor = decayed && row <= last ? expf(shared.sums[last] - shared.sums[row]) : 1.0f;
-    store_split(shared.u, col, row, factor * shared.r[row][col]);
+    store_pair<kExact>(shared.u, row, col, factor * shared.r[row][col],
+                       factor * shared.r[row][col + 1]);
   }
 }
 
@@ -195,7 +230,7 @@ struct StateSlice {
 
 template <bool kExact>
 __device__ inline void fold_block(DeltaShared& shared, StateSlice& state, int rows, int key_dim) {
-  store_updates(shared, true, rows - 1);
+  store_updates<kExact>(shared, true, rows - 1);
   __syncthreads();
   const int row0 = static_cast<int>(threadIdx.x) / 32 * 16;
   if (row0 < key_dim) {
@@ -205,8 +240,8 @@ __device__ inline void fold_block(DeltaShared& shared, StateSlice& state, int ro
 #pragma unroll
       for (int i = 0; i < 4; ++i) state.c[n][i] *= decay;
     }
-    multiply_add<kExact, true>(planes_of(shared.k), row0, planes_of(shared.u), 0, kDeltaBlock,
-                               state.c);
+    multiply_add<kExact, true, true>(planes_of(shared.k), row0, planes_of(shared.u), 0, kDeltaBlock,
+                                     state.c);
   }
   __syncthreads();
 }

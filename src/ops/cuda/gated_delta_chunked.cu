@@ -47,6 +47,7 @@ struct Place {
 
 // Rows i, i + 8, i + 16, i + 24 of the block: normalised keys (and queries, scaled) into the
 // operand planes. All loads are issued before the first use.
+template <bool kExact>
 __device__ void load_four_rows(const Call& call, const Place& place, int first,
                                DeltaShared& shared) {
   constexpr int kEach = kDeltaMaxKey / 32;
@@ -65,7 +66,7 @@ __device__ void load_four_rows(const Call& call, const Place& place, int first,
                             : q_in + int64_t{call.shape.key_heads} * dim;
 #pragma unroll
     for (int m = 0; m < kEach; ++m) {
-      const int c = lane + 32 * m;
+      const int c = 2 * lane + 64 * (m / 2) + m % 2;
       q[j][m] = fresh && c < dim ? q_in[c] : 0.0f;
       k[j][m] = i < place.rows && c < dim ? k_in[c] : 0.0f;
     }
@@ -86,12 +87,17 @@ __device__ void load_four_rows(const Call& call, const Place& place, int first,
     const float k_scale = fresh ? k_norm : 1.0f;  // carried keys are normalised already
     float* carried = place.segment.keys.row(i) + int64_t{place.key_head} * dim;
 #pragma unroll
-    for (int m = 0; m < kEach; ++m) {
-      const int c = lane + 32 * m;
+    for (int m = 0; m < kEach; m += 2) {
+      const int c = 2 * lane + 32 * m;
       if (c >= dim) continue;
-      store_split(shared.k, i, c, k[j][m] * k_scale);
-      store_split(shared.q, i, c, q[j][m] * q_scale);
-      if (fresh && place.owns_keys && place.rows < kDeltaBlock) carried[c] = k[j][m] * k_scale;
+      const float first = k[j][m] * k_scale;
+      const float second = k[j][m + 1] * k_scale;
+      store_pair<kExact>(shared.k, i, c, first, second);
+      store_pair<kExact>(shared.q, i, c, q[j][m] * q_scale, q[j][m + 1] * q_scale);
+      if (fresh && place.owns_keys && place.rows < kDeltaBlock) {
+        carried[c] = first;
+        carried[c + 1] = second;
+      }
     }
   }
 }
@@ -129,18 +135,20 @@ __device__ void load_gates(const Call& call, const Place& place, DeltaShared& sh
   }
 }
 
+template <bool kExact>
 __device__ void load_block(const Call& call, const Place& place, const StateSlice& state,
                            DeltaShared& shared) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   load_gates(call, place, shared);
-  load_four_rows(call, place, warp, shared);
-  load_four_rows(call, place, warp + 32, shared);
+  load_four_rows<kExact>(call, place, warp, shared);
+  load_four_rows<kExact>(call, place, warp + 32, shared);
   if (warp * 16 >= call.shape.key_head_dim) return;
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      store_split(shared.s, fragment_col(n, i), warp * 16 + fragment_row(i), state.c[n][i]);
+    for (int i = 0; i < 4; i += 2) {
+      store_pair<kExact>(shared.s, warp * 16 + fragment_row(i), fragment_col(n, i), state.c[n][i],
+                         state.c[n][i + 1]);
     }
   }
 }
@@ -222,14 +230,15 @@ __device__ void run_block(const Call& call, const Place& place, StateSlice& stat
   const int key_dim = call.shape.key_head_dim;
   float value[2][4];
   load_right_side(call, place, value);
-  load_block(call, place, state, shared);
+  load_block<kExact>(call, place, state, shared);
   __syncthreads();
   float by_key[2][4] = {};
   float out[2][4] = {};
   const Planes s = planes_of(shared.s);
-  multiply_add<kExact, false>(planes_of(shared.k), warp / 2 * 16, s, warp % 2 * 16, key_dim,
-                              by_key);
-  multiply_add<kExact, false>(planes_of(shared.q), warp / 2 * 16, s, warp % 2 * 16, key_dim, out);
+  multiply_add<kExact, false, true>(planes_of(shared.k), warp / 2 * 16, s, warp % 2 * 16, key_dim,
+                                    by_key);
+  multiply_add<kExact, false, true>(planes_of(shared.q), warp / 2 * 16, s, warp % 2 * 16, key_dim,
+                                    out);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float decay = expf(shared.sums[warp / 2 * 16 + fragment_row(i)]);
@@ -240,10 +249,10 @@ __device__ void run_block(const Call& call, const Place& place, StateSlice& stat
   block_scores<kExact>(shared, key_dim);
   __syncthreads();
   block_solve(shared, place.held);
-  store_updates(shared, false, 0);
+  store_updates<kExact>(shared, false, 0);
   __syncthreads();
-  multiply_add<kExact, false>(planes_of(shared.p), warp / 2 * 16, planes_of(shared.u),
-                              warp % 2 * 16, kDeltaBlock, out);
+  multiply_add<kExact, false, true>(planes_of(shared.p), warp / 2 * 16, planes_of(shared.u),
+                                    warp % 2 * 16, kDeltaBlock, out);
   store_outputs(call, place, out);
   if (place.rows < kDeltaBlock) store_carry(call, place, shared);
   __syncthreads();
@@ -279,7 +288,7 @@ __device__ void flush_block(const Call& call, Place& place, StateSlice& state,
   place.rows = place.held;
   float value[2][4];
   load_right_side(call, place, value);
-  load_block(call, place, state, shared);
+  load_block<kExact>(call, place, state, shared);
   __syncthreads();
   const float none[2][4] = {};
   store_right_side(place, value, none, shared);

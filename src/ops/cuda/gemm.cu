@@ -1,74 +1,75 @@
 #include "ops/cuda/gemm.h"
 
+#include <algorithm>
+#include <array>
 #include <vector>
 
 #include "ops/cuda/gemm_mma.cuh"
-#include "ops/cuda/gemm_wgmma.cuh"
+#include "ops/cuda/gemm_wgmma.h"
 #include "ops/cuda/matvec.h"
 
 namespace motley::cuda {
 namespace {
 
-template <typename Kernel>
-void launch_kernel(CudaStream& stream, Kernel* kernel, const GemmCall& call, dim3 grid, int bytes) {
-  stream.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
-              "gemm");
-  kernel<<<grid, kGemmThreads, bytes, stream.handle()>>>(call);
-}
-
 bool has_wgmma(const CudaStream& stream) {
   return stream.compute_capability() == 90;
 }
 
-// x_tiles: 128-row tiles of x per block, 2 only with wgmma. The sums of a row are the same in all.
-template <int kBits>
-void launch(CudaStream& stream, const GemmCall& call, dim3 grid, int x_tiles) {
-  if (!has_wgmma(stream)) {
-    return launch_kernel(stream, gemm_mma_kernel<kBits>, call, grid,
-                         GemmStage<kBits, 1>::kSharedBytes);
-  }
-  if (x_tiles == 1) {
-    return launch_kernel(stream, gemm_wgmma_kernel<kBits, 1>, call, grid,
-                         GemmStage<kBits, 1>::kDeepSharedBytes);
-  }
-  launch_kernel(stream, gemm_wgmma_kernel<kBits, 2>, call, grid,
-                GemmStage<kBits, 2>::kDeepSharedBytes);
+// How many times `unit` rows the next tile of a list with `left` rows has, and the largest tile.
+int tile_units(const CudaStream& stream, int64_t left) {
+  if (!has_wgmma(stream)) return 1;
+  return static_cast<int>(std::min<int64_t>(divide_up(left, kWgmmaUnit), kWgmmaMaxUnits));
 }
 
+int unit_rows(const CudaStream& stream) {
+  return has_wgmma(stream) ? kWgmmaUnit : kTileX;
+}
+
+template <int kBits>
+void launch(CudaStream& stream, const GemmCall& call, int units) {
+  if (has_wgmma(stream)) return launch_gemm_wgmma<kBits>(stream, call, units);
+  constexpr int kBytes = MmaStage<kBits>::kSharedBytes;
+  auto* kernel = gemm_mma_kernel<kBits>;
+  stream.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+              "gemm");
+  const dim3 grid(grid_of(call.rows, kTileW), static_cast<unsigned>(call.x_tiles));
+  kernel<<<grid, kMmaThreads, kBytes, stream.handle()>>>(call);
+}
+
+// Every tile of `call` has `units` units.
 void launch_format(CudaStream& stream, const WeightMatrix& weights, const GemmCall& call,
-                   int64_t tiles, int x_tiles) {
-  const dim3 grid(grid_of(weights.rows, kTileW), static_cast<unsigned>(tiles));
+                   int units) {
   const int bits = weights.format == WeightFormat::kBf16 ? kPlainBits : weights.affine.bits;
   switch (bits) {
     case 2:
-      return launch<2>(stream, call, grid, x_tiles);
+      return launch<2>(stream, call, units);
     case 3:
-      return launch<3>(stream, call, grid, x_tiles);
+      return launch<3>(stream, call, units);
     case 4:
-      return launch<4>(stream, call, grid, x_tiles);
+      return launch<4>(stream, call, units);
     case 5:
-      return launch<5>(stream, call, grid, x_tiles);
+      return launch<5>(stream, call, units);
     case 6:
-      return launch<6>(stream, call, grid, x_tiles);
+      return launch<6>(stream, call, units);
     case 8:
-      return launch<8>(stream, call, grid, x_tiles);
+      return launch<8>(stream, call, units);
     default:
-      return launch<kPlainBits>(stream, call, grid, x_tiles);
+      return launch<kPlainBits>(stream, call, units);
   }
 }
 
-GemmItem item_of(const WeightMatrix& weights) {
+GemmItem item_of(const WeightMatrix& weights, const TensorView& y) {
   GemmItem item{};
   item.codes = reinterpret_cast<const uint8_t*>(weights.codes.data);
   item.scales = reinterpret_cast<const uint8_t*>(weights.scales.data);
   item.biases = reinterpret_cast<const uint8_t*>(weights.biases.data);
+  item.y = reinterpret_cast<float*>(y.data);
   return item;
 }
 
 GemmCall call_of(const WeightMatrix& weights, const PreparedRows& x, const TensorView& y) {
   GemmCall call{};
   call.x = x;
-  call.y = reinterpret_cast<float*>(y.data);
   call.y_stride = y.row_stride;
   call.code_stride = weights.codes.row_bytes;
   call.scale_stride = weights.scales.row_bytes;
@@ -87,38 +88,56 @@ bool gemm_takes(const WeightMatrix& weights) {
   return matvec_takes(weights);
 }
 
+RowOrder gemm_order(const CudaStream& stream) {
+  return has_wgmma(stream) ? RowOrder::kTileMajor : RowOrder::kChunkMajor;
+}
+
 void run_gemm(CudaStream& stream, const WeightMatrix& weights, const PreparedRows& x,
               const TensorView& y) {
   if (x.rows == 0 || weights.rows == 0) return;
   GemmCall call = call_of(weights, x, y);
-  call.single = item_of(weights);
-  call.single.count = static_cast<int32_t>(x.rows);
-  const int x_tiles = has_wgmma(stream) && x.rows > kTileX ? 2 : 1;
-  launch_format(stream, weights, call, divide_up(x.rows, kTileX * x_tiles), x_tiles);
+  call.single = item_of(weights, y);
+  // As many of the largest tiles as there are, then one that fits the rest.
+  for (int64_t done = 0; done < x.rows;) {
+    const int64_t left = x.rows - done;
+    const int units = tile_units(stream, left);
+    const int64_t tile_rows = int64_t{units} * unit_rows(stream);
+    call.x_tiles = static_cast<int>(std::max<int64_t>(left / tile_rows, 1));
+    const int64_t rows = std::min(left, call.x_tiles * tile_rows);
+    call.single.first_x = static_cast<int32_t>(done);
+    call.single.first_out = static_cast<int32_t>(done);
+    call.single.count = static_cast<int32_t>(rows);
+    launch_format(stream, weights, call, units);
+    done += rows;
+  }
   stream.check_launch("linear (tiles)");
 }
 
-void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, const PreparedRows& x,
-                     const TensorView& y) {
+void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, const PreparedRows& x) {
   std::vector<GemmItem> items;
-  std::vector<GemmTile> tiles;
+  std::array<std::vector<GemmTile>, kWgmmaMaxUnits + 1> tiles;  // by units
   for (const GemmGroup& group : groups) {
-    for (int32_t first = 0; first < group.count; first += kTileX) {
-      tiles.push_back({static_cast<int32_t>(items.size()), first});
+    for (int32_t first = 0; first < group.count;) {
+      const int units = tile_units(stream, group.count - first);
+      tiles[static_cast<size_t>(units)].push_back({static_cast<int32_t>(items.size()), first});
+      first += units * unit_rows(stream);
     }
-    GemmItem item = item_of(group.weights);
-    item.x_ids = group.x_ids;
+    GemmItem item = item_of(group.weights, group.y);
     item.out_ids = group.out_ids;
     item.first_x = group.first_x;
     item.first_out = group.first_out;
     item.count = group.count;
     items.push_back(item);
   }
-  if (tiles.empty()) return;
-  GemmCall call = call_of(groups[0].weights, x, y);
+  if (items.empty()) return;
+  GemmCall call = call_of(groups[0].weights, x, groups[0].y);
   call.items = stream.upload<GemmItem>(items);
-  call.tiles = stream.upload<GemmTile>(tiles);
-  launch_format(stream, groups[0].weights, call, static_cast<int64_t>(tiles.size()), 1);
+  for (size_t units = tiles.size() - 1; units > 0; --units) {
+    if (tiles[units].empty()) continue;
+    call.tiles = stream.upload<GemmTile>(tiles[units]);
+    call.x_tiles = static_cast<int>(tiles[units].size());
+    launch_format(stream, groups[0].weights, call, static_cast<int>(units));
+  }
   stream.check_launch("experts (tiles)");
 }
 

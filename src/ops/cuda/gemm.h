@@ -17,23 +17,26 @@ namespace motley::cuda {
 // True when the tile kernel takes W: BF16 or MLX affine with 16-bit scales, aligned planes.
 bool gemm_takes(const WeightMatrix& weights);
 
-// y = x W^T. x: one piece in kChunkMajor order.
+// The order of x that the kernel of this device takes; one piece.
+RowOrder gemm_order(const CudaStream& stream);
+
+// y = x W^T.
 void run_gemm(CudaStream& stream, const WeightMatrix& weights, const PreparedRows& x,
               const TensorView& y);
 
-// One expert's rows: x_ids[0..count) into out_ids[0..count) of y; device memory. Null ids stand
-// for first_x + i and first_out + i.
+// One expert's rows: rows first_x + i of x, i < count, into rows out_ids[i] (or first_out + i) of
+// y. out_ids is device memory.
 struct GemmGroup {
   WeightMatrix weights;
-  const int32_t* x_ids = nullptr;
+  TensorView y;
   const int32_t* out_ids = nullptr;
-  int32_t first_x = 0;
+  int32_t first_x = 0;  // a multiple of kGemmGroupAlign
   int32_t first_out = 0;
   int32_t count = 0;
 };
+inline constexpr int32_t kGemmGroupAlign = 8;
 
 // All groups have one format and one shape.
-void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, const PreparedRows& x,
-                     const TensorView& y);
+void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, const PreparedRows& x);
 
 }  // namespace motley::cuda

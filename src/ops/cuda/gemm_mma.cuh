@@ -5,10 +5,33 @@
 
 namespace motley::cuda {
 
+inline constexpr int kMmaThreads = 256;
+
+template <int kBits>
+using MmaStage = GemmStage<kBits, kTileX, kBits == kPlainBits ? 3 : 4>;
+
+// 8 chunks a row over 256 threads, rows 32 apart.
+template <int kBits>
+__device__ inline void issue_mma_stage(const GemmCall& call, const GemmPlace& place, int stage,
+                                       uint8_t* target) {
+  const int thread = static_cast<int>(threadIdx.x);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const int row = thread / 8 + 32 * i;
+    const bool inside = place.first + row < place.item.count;
+    const int64_t from = inside ? place.item.first_x + place.first + row : 0;
+    copy_async_16(target + x_chunk_offset(row, thread % 8),
+                  call.x.pieces + from * call.x.padded_cols + stage * kTileK + thread % 8 * 8,
+                  inside ? 16 : 0);
+  }
+  issue_codes<MmaStage<kBits>, kBits, kMmaThreads>(call, place.item, place.w0, stage, thread,
+                                                   target + MmaStage<kBits>::kXBytes);
+}
+
 template <int kBits>
 __device__ inline void multiply_stage(const GemmCall& call, const uint8_t* stage,
                                       const uint32_t (&scales)[2][4], float (&c)[2][8][4]) {
-  using Stage = GemmStage<kBits, 1>;
+  using Stage = MmaStage<kBits>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const uint8_t* codes = stage + Stage::kXBytes + (warp % 4 * 32 + lane / 4) * Stage::kPitch;
@@ -72,7 +95,7 @@ __device__ inline void store_tile(const GemmCall& call, const GemmItem& item, in
       const int index = first + warp / 4 * 64 + n * 8 + lane % 4 * 2 + j;
       if (index >= item.count) continue;
       const int64_t out = item.out_ids == nullptr ? item.first_out + index : item.out_ids[index];
-      float* y = call.y + out * call.y_stride;
+      float* y = item.y + out * call.y_stride;
 #pragma unroll
       for (int m = 0; m < 4; ++m) {
         const int row = w0 + warp % 4 * 32 + lane / 4 + 8 * m;
@@ -84,19 +107,18 @@ __device__ inline void store_tile(const GemmCall& call, const GemmItem& item, in
 
 // Grid: (tiles of W, tiles of x).
 template <int kBits>
-__global__ void __launch_bounds__(kGemmThreads)
+__global__ void __launch_bounds__(kMmaThreads)
     gemm_mma_kernel(const __grid_constant__ GemmCall call) {
-  using Stage = GemmStage<kBits, 1>;
+  using Stage = MmaStage<kBits>;
   extern __shared__ uint8_t storage[];
   uint8_t* ring = storage + (1024 - shared_address(storage) % 1024) % 1024;
-  const GemmPlace place = find_place<1>(call);
+  const GemmPlace place =
+      find_place(call, static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x), kTileX);
   const GemmItem& item = place.item;
   const int w0 = place.w0;
-  const GemmSources<1> sources = find_sources<1>(call, item, place.first);
   const int stages = (call.cols + kTileK - 1) / kTileK;
   for (int i = 0; i < Stage::kDepth - 1; ++i) {
-    if (i < stages)
-      issue_gemm_stage<kBits, 1>(call, item, sources, w0, i, ring + i * Stage::kBytes);
+    if (i < stages) issue_mma_stage<kBits>(call, place, i, ring + i * Stage::kBytes);
     copy_async_commit();
   }
   float c[2][8][4] = {};
@@ -108,8 +130,7 @@ __global__ void __launch_bounds__(kGemmThreads)
     __syncthreads();
     const int ahead = stage + Stage::kDepth - 1;
     if (ahead < stages) {
-      issue_gemm_stage<kBits, 1>(call, item, sources, w0, ahead,
-                                 ring + ahead % Stage::kDepth * Stage::kBytes);
+      issue_mma_stage<kBits>(call, place, ahead, ring + ahead % Stage::kDepth * Stage::kBytes);
     }
     copy_async_commit();
 #pragma unroll

@@ -1,8 +1,8 @@
 // What the tile kernels of gemm.h share: the call, the copies into shared memory, the weights.
 //
-// Tile: 128 rows of W against 128 rows of x, K in stages of 64. The x part of a stage holds 128
-// rows of 128 bytes, 16-byte chunks swizzled by row % 8 (the 128-byte swizzle of wgmma, free of
-// bank conflicts for ldmatrix).
+// Tile: 128 rows of W against 128 rows of x (mma) or up to 192 (wgmma), K in stages of 64. The x
+// part of a stage holds rows of 128 bytes, 16-byte chunks swizzled by row % 8 (the 128-byte swizzle
+// of wgmma, free of bank conflicts for ldmatrix).
 #pragma once
 
 #include "ops/cuda/device_math.cuh"
@@ -12,7 +12,6 @@
 
 namespace motley::cuda {
 
-inline constexpr int kGemmThreads = 256;
 inline constexpr int kTileW = 128;
 inline constexpr int kTileX = 128;
 inline constexpr int kTileK = 64;
@@ -21,14 +20,14 @@ struct GemmItem {
   const uint8_t* codes;
   const uint8_t* scales;
   const uint8_t* biases;
-  const int32_t* x_ids;    // null: first_x + i
   const int32_t* out_ids;  // null: first_out + i
+  float* y;
   int32_t first_x;
   int32_t first_out;
   int32_t count;
 };
 
-// Rows [first, first + 128) of an item's list.
+// Rows of an item's list from `first` on, as many as a tile holds.
 struct GemmTile {
   int32_t item;
   int32_t first;
@@ -37,9 +36,9 @@ struct GemmTile {
 struct GemmCall {
   GemmItem single;
   const GemmItem* items;  // device memory, or null: `single`
-  const GemmTile* tiles;  // with `items`: one per blockIdx.y
+  const GemmTile* tiles;  // with `items`
+  int x_tiles;
   PreparedRows x;
-  float* y;
   int64_t y_stride;
   int64_t code_stride;
   int64_t scale_stride;
@@ -50,65 +49,34 @@ struct GemmCall {
   bool scales_are_f16;
 };
 
-// kXTiles: how many times 128 rows of x.
-template <int kBits, int kXTiles>
+// kXRows: rows of x in a stage, kDepth: stages in the ring.
+template <int kBits, int kXRows, int kDepthOf>
 struct GemmStage {
+  static constexpr int kDepth = kDepthOf;
   static constexpr int kRowBytes = kTileK * kBits / 8;
   static constexpr int kCopy = kRowBytes % 16 == 0 ? 16 : 8;
   static constexpr int kPitch = kRowBytes + (kBits == kPlainBits ? 64 : kBits == 8 ? 32 : 16);
-  static constexpr int kXBytes = kXTiles * kTileX * kTileK * 2;
+  static constexpr int kXBytes = kXRows * kTileK * 2;
   // A multiple of 1,024, so that every stage keeps the alignment of the swizzle.
   static constexpr int kCodeBytes = (kTileW * kPitch + 1023) / 1024 * 1024;
   static constexpr int kBytes = kXBytes + kCodeBytes;
-  static constexpr int kDepth = kBits == kPlainBits ? 3 : 4;  // mma kernel
-  static constexpr int kDeepDepth = kBits >= 8 ? 4 : 5;       // wgmma kernel
   static constexpr int kSharedBytes = kDepth * kBytes + 1024;
-  static constexpr int kDeepSharedBytes = kDeepDepth * kBytes + 1024;
 };
 
 __device__ inline int x_chunk_offset(int row, int chunk) {
   return row * 128 + ((chunk ^ (row & 7)) * 16);
 }
 
-// The rows of x that this thread copies: 8 chunks a row over 256 threads, rows 32 apart.
-template <int kXTiles>
-struct GemmSources {
-  const __nv_bfloat16* x[4 * kXTiles];  // null: no such row
-};
-
-template <int kXTiles>
-__device__ inline GemmSources<kXTiles> find_sources(const GemmCall& call, const GemmItem& item,
-                                                    int first) {
-  GemmSources<kXTiles> sources;
-#pragma unroll
-  for (int i = 0; i < 4 * kXTiles; ++i) {
-    const int index = first + static_cast<int>(threadIdx.x) / 8 + 32 * i;
-    sources.x[i] = nullptr;
-    if (index >= item.count) continue;
-    const int64_t row = item.x_ids == nullptr ? item.first_x + index : item.x_ids[index];
-    sources.x[i] = call.x.pieces + row * call.x.padded_cols + threadIdx.x % 8 * 8;
-  }
-  return sources;
-}
-
-template <int kBits, int kXTiles>
-__device__ inline void issue_gemm_stage(const GemmCall& call, const GemmItem& item,
-                                        const GemmSources<kXTiles>& sources, int w0, int stage,
-                                        uint8_t* target) {
-  using Stage = GemmStage<kBits, kXTiles>;
-  const int thread = static_cast<int>(threadIdx.x);
-#pragma unroll
-  for (int i = 0; i < 4 * kXTiles; ++i) {
-    const __nv_bfloat16* source = sources.x[i];
-    copy_async_16(target + x_chunk_offset(thread / 8 + 32 * i, thread % 8),
-                  source == nullptr ? call.x.pieces : source + stage * kTileK,
-                  source == nullptr ? 0 : 16);
-  }
-  uint8_t* codes = target + Stage::kXBytes;
+// The codes of 128 rows of W in one stage, copied by kThreads threads.
+template <typename Stage, int kBits, int kThreads>
+__device__ inline void issue_codes(const GemmCall& call, const GemmItem& item, int w0, int stage,
+                                   int thread, uint8_t* codes) {
   constexpr int kChunks = Stage::kRowBytes / Stage::kCopy;
   const int row_bytes = static_cast<int>(static_cast<int64_t>(call.cols) * kBits / 8);
 #pragma unroll
-  for (int chunk = thread; chunk < kTileW * kChunks; chunk += kGemmThreads) {
+  for (int i = 0; i < (kTileW * kChunks + kThreads - 1) / kThreads; ++i) {
+    const int chunk = thread + i * kThreads;
+    if (kTileW * kChunks % kThreads != 0 && chunk >= kTileW * kChunks) break;
     const int row = chunk / kChunks;
     const int at = chunk % kChunks * Stage::kCopy;
     const int offset = stage * Stage::kRowBytes + at;
@@ -139,17 +107,17 @@ struct GemmPlace {
   int first;  // first entry of the item's list
 };
 
-template <int kXTiles>
-__device__ inline GemmPlace find_place(const GemmCall& call) {
+__device__ inline GemmPlace find_place(const GemmCall& call, int x_tile, int w_tile,
+                                       int x_tile_rows) {
   GemmPlace place;
   place.item = call.single;
-  place.first = static_cast<int>(blockIdx.y) * kTileX * kXTiles;
+  place.first = x_tile * x_tile_rows;
   if (call.items != nullptr) {
-    const GemmTile tile = call.tiles[blockIdx.y];
+    const GemmTile tile = call.tiles[x_tile];
     place.item = call.items[tile.item];
     place.first = tile.first;
   }
-  place.w0 = static_cast<int>(blockIdx.x) * kTileW;
+  place.w0 = w_tile * kTileW;
   return place;
 }
 

@@ -53,7 +53,7 @@ void linear_tiles(CudaStream& stream, const ConstTensorView& x, int64_t first_ro
       run_scalar_linear(stream, target.weights, x, y, x.rows(), nullptr, nullptr);
       continue;
     }
-    if (prepared.rows == 0) prepared = prepare_rows(stream, x, {}, 1, RowOrder::kChunkMajor);
+    if (prepared.rows == 0) prepared = prepare_rows(stream, x, {}, 1, gemm_order(stream));
     run_gemm(stream, target.weights, prepared, y);
   }
 }

@@ -21,19 +21,27 @@ void allow_shared(CudaStream& stream, Kernel* kernel, int bytes) {
 
 template <int kBits, int kTiles, int kPieces>
 void launch(CudaStream& stream, const MatvecCall& call, dim3 grid) {
-  constexpr int kBytes = MatvecStage<kBits>::kSharedBytes;
+  constexpr int kBytes = matvec_shared_bytes<kBits>();
   auto* kernel = matvec_kernel<kBits, kTiles, kPieces>;
   allow_shared(stream, kernel, kBytes);
   launch_dependent(stream, kernel, grid, 32 * kMatvecWarps, kBytes, "linear (rows)", call);
 }
 
+// Rows of W that a block takes at a time.
+struct TileRows {
+  int rows = kMatvecTileRows;
+  bool large = false;
+};
+
 template <int kBits>
 void launch_rows(CudaStream& stream, const MatvecShape& shape, const MatvecCall& call,
-                 const IntegerRows& x, int64_t tiles, int max_count) {
+                 const IntegerRows& x, TileRows tile, int max_count) {
   const int row_tiles = max_count <= 8 ? 1 : 2;
-  const dim3 grid(static_cast<unsigned>(tiles), grid_of(max_count, 8 * row_tiles));
+  const dim3 grid(static_cast<unsigned>(call.tiles), grid_of(max_count, 8 * row_tiles));
   if constexpr (kBits != kPlainBits) {
-    if (shape.is_integer()) return launch_integer<kBits>(stream, call, x, grid, row_tiles);
+    if (shape.is_integer()) {
+      return launch_integer<kBits>(stream, call, x, grid, row_tiles, tile.large);
+    }
   }
   if (shape.pieces() == 1) {
     if (row_tiles == 1) return launch<kBits, 1, 1>(stream, call, grid);
@@ -44,24 +52,36 @@ void launch_rows(CudaStream& stream, const MatvecShape& shape, const MatvecCall&
 }
 
 void launch_format(CudaStream& stream, const MatvecShape& shape, const MatvecCall& call,
-                   const IntegerRows& x, int64_t tiles, int max_count) {
+                   const IntegerRows& x, TileRows tile, int max_count) {
   const int bits = shape.format == WeightFormat::kBf16 ? kPlainBits : shape.affine.bits;
   switch (bits) {
     case 2:
-      return launch_rows<2>(stream, shape, call, x, tiles, max_count);
+      return launch_rows<2>(stream, shape, call, x, tile, max_count);
     case 3:
-      return launch_rows<3>(stream, shape, call, x, tiles, max_count);
+      return launch_rows<3>(stream, shape, call, x, tile, max_count);
     case 4:
-      return launch_rows<4>(stream, shape, call, x, tiles, max_count);
+      return launch_rows<4>(stream, shape, call, x, tile, max_count);
     case 5:
-      return launch_rows<5>(stream, shape, call, x, tiles, max_count);
+      return launch_rows<5>(stream, shape, call, x, tile, max_count);
     case 6:
-      return launch_rows<6>(stream, shape, call, x, tiles, max_count);
+      return launch_rows<6>(stream, shape, call, x, tile, max_count);
     case 8:
-      return launch_rows<8>(stream, shape, call, x, tiles, max_count);
+      return launch_rows<8>(stream, shape, call, x, tile, max_count);
     default:
-      return launch_rows<kPlainBits>(stream, shape, call, x, tiles, max_count);
+      return launch_rows<kPlainBits>(stream, shape, call, x, tile, max_count);
   }
+}
+
+// Large tiles where every multiprocessor gets one and has the shared memory for two.
+TileRows choose_tile(const CudaStream& stream, const MatvecShape& shape, int64_t rows) {
+  if (!shape.is_integer()) return {};
+  const int capability = stream.compute_capability();
+  const bool data_centre = capability == 80 || capability == 90 || capability == 100;
+  const int large_rows = integer_tile_rows(shape.affine.bits, true);
+  if (data_centre && rows >= int64_t{large_rows} * stream.multiprocessors()) {
+    return {large_rows, true};
+  }
+  return {integer_tile_rows(shape.affine.bits, false), false};
 }
 
 MatvecCall make_call(const MatvecShape& shape, const MatvecRows& x) {
@@ -124,6 +144,9 @@ bool same_rows(const MatvecShape& a, const MatvecShape& b) {
 
 void run_matvec(CudaStream& stream, const MatvecShape& shape, const MatvecRows& x,
                 std::span<const MatvecJob> jobs) {
+  int64_t rows = 0;
+  for (const MatvecJob& job : jobs) rows += job.rows;
+  const TileRows tile = choose_tile(stream, shape, rows);
   MatvecCall call = make_call(shape, x);
   int64_t tiles = 0;
   int max_count = 0;
@@ -131,22 +154,23 @@ void run_matvec(CudaStream& stream, const MatvecShape& shape, const MatvecRows& 
     MatvecJob& copy = call.inline_jobs[call.job_count++];
     copy = job;
     copy.first_tile = static_cast<int32_t>(tiles);
-    tiles += divide_up(job.rows, kMatvecTileRows);
+    tiles += divide_up(job.rows, tile.rows);
     max_count = job.count > max_count ? job.count : max_count;
   }
   call.tiles = static_cast<int>(tiles);
-  if (tiles > 0 && max_count > 0) launch_format(stream, shape, call, x.fixed, tiles, max_count);
+  if (tiles > 0 && max_count > 0) launch_format(stream, shape, call, x.fixed, tile, max_count);
 }
 
 void run_matvec_uniform(CudaStream& stream, const MatvecShape& shape, const MatvecRows& x,
                         const MatvecJob* jobs, int64_t job_count, int64_t rows, int max_count) {
   if (job_count == 0 || max_count == 0) return;
+  const TileRows tile = choose_tile(stream, shape, job_count * rows);
   MatvecCall call = make_call(shape, x);
   call.jobs = jobs;
   call.job_count = static_cast<int>(job_count);
-  call.tiles_per_job = static_cast<int>(divide_up(rows, kMatvecTileRows));
+  call.tiles_per_job = static_cast<int>(divide_up(rows, tile.rows));
   call.tiles = call.tiles_per_job * call.job_count;
-  launch_format(stream, shape, call, x.fixed, call.tiles, max_count);
+  launch_format(stream, shape, call, x.fixed, tile, max_count);
 }
 
 }  // namespace motley::cuda

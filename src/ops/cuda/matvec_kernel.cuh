@@ -5,6 +5,13 @@
 
 namespace motley::cuda {
 
+inline constexpr int kMatvecDepth = 3;  // stages in flight per warp
+
+template <int kBits>
+constexpr int matvec_shared_bytes() {
+  return kMatvecWarps * kMatvecDepth * MatvecStage<kBits>::kBytes;
+}
+
 // The rows of x that a lane reads: as operand column g of each tile, and for the sums 2t, 2t + 1.
 template <int kTiles>
 struct MatvecColumns {
@@ -14,7 +21,7 @@ struct MatvecColumns {
 
 template <int kTiles>
 struct MatvecSums {
-  float total[kTiles][4] = {};
+  float total[1][kTiles][4] = {};
   float group[kTiles][4] = {};
   float x_sum[kTiles][2] = {};
 };
@@ -39,7 +46,7 @@ __device__ inline void fold_group(const MatvecCall& call, const uint8_t* stage, 
   for (int tile = 0; tile < kTiles; ++tile) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float& total = sums.total[tile][i];
+      float& total = sums.total[0][tile][i];
       total = fmaf(scale[i / 2], sums.group[tile][i], total);
       total = fmaf(bias[i / 2], sums.x_sum[tile][i % 2], total);
       sums.group[tile][i] = 0;
@@ -67,7 +74,7 @@ __device__ inline void compute_stage(const MatvecCall& call, const uint8_t* stag
     decode_unit<kBits>(row_high, block * 4 + lane % 4, high);
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) {
-      float(&target)[4] = kBits == kPlainBits ? sums.total[tile] : sums.group[tile];
+      float(&target)[4] = kBits == kPlainBits ? sums.total[0][tile] : sums.group[tile];
 #pragma unroll
       for (int piece = 0; piece < kPieces; ++piece) {
         uint4 x = make_uint4(0, 0, 0, 0);
@@ -117,37 +124,39 @@ template <int kBits, int kTiles, int kPieces>
 __global__ void __launch_bounds__(32 * kMatvecWarps)
     matvec_kernel(const __grid_constant__ MatvecCall call) {
   using Stage = MatvecStage<kBits>;
+  constexpr int kDepth = kMatvecDepth;
   extern __shared__ __align__(16) uint8_t shared[];
   int tile = 0;
   const MatvecJob job = find_job(call, static_cast<int>(blockIdx.x), &tile);
   const int first = static_cast<int>(blockIdx.y) * 8 * kTiles;
   if (first >= job.count) return;
   const int row0 = tile * kMatvecTileRows;
-  uint8_t* ring = shared + threadIdx.x / 32 * Stage::kDepth * Stage::kBytes;
-  const auto [begin, end] = warp_stages<kBits>(call.cols);
-  const StageSource<kBits> source = find_stage_source<kBits>(call, job, row0);
+  uint8_t* ring = shared + threadIdx.x / 32 * kDepth * Stage::kBytes;
+  const auto [begin, end] = warp_stages<Stage>(call.cols);
+  const StageSource source = find_stage_source<Stage>(call, job, row0);
 #pragma unroll
-  for (int i = 0; i < Stage::kDepth; ++i) {
-    if (begin + i < end) issue_stage<kBits>(source, begin + i, ring + i * Stage::kBytes);
+  for (int i = 0; i < kDepth; ++i) {
+    if (begin + i < end) issue_stage<Stage>(source, begin + i, ring + i * Stage::kBytes);
     copy_async_commit();
   }
+  let_next_kernel_start();
   wait_for_previous_kernel();  // weights do not depend on it, rows of x do
   const MatvecColumns<kTiles> columns = find_columns<kTiles>(call, job, first);
   MatvecSums<kTiles> sums;
   int slot = 0;
   for (int stage = begin; stage < end; ++stage) {
-    copy_async_wait<Stage::kDepth - 1>();
+    copy_async_wait<kDepth - 1>();
     __syncwarp();
     uint8_t* buffer = ring + slot * Stage::kBytes;
     compute_stage<kBits, kTiles, kPieces>(call, buffer, stage, columns, sums);
     __syncwarp();
-    if (stage + Stage::kDepth < end) {
-      issue_stage<kBits>(source, stage + Stage::kDepth, buffer);
+    if (stage + kDepth < end) {
+      issue_stage<Stage>(source, stage + kDepth, buffer);
     }
     copy_async_commit();
-    slot = slot + 1 == Stage::kDepth ? 0 : slot + 1;
+    slot = slot + 1 == kDepth ? 0 : slot + 1;
   }
-  reduce_and_store<kTiles>(job, row0, first, sums.total, reinterpret_cast<float*>(shared));
+  reduce_and_store<1, 1, kTiles>(job, row0, first, sums.total, reinterpret_cast<float*>(shared));
 }
 
 }  // namespace motley::cuda

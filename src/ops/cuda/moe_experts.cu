@@ -1,8 +1,10 @@
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "ops/cuda/cuda_ops.h"
 #include "ops/cuda/cuda_stream.h"
+#include "ops/cuda/device_math.cuh"
 #include "ops/cuda/gemm.h"
 #include "ops/cuda/matvec.h"
 #include "ops/cuda/moe_kernels.h"
@@ -12,6 +14,8 @@ namespace motley::cuda {
 namespace {
 
 // The pairs of one role, expert after expert: pair i of the list is row i of the hidden buffers.
+// Each expert begins at a multiple of an alignment; what fills the gaps is computed by some kernels
+// and used by none.
 struct PairList {
   struct Item {
     const ExpertWeights* weights;
@@ -25,9 +29,12 @@ struct PairList {
 };
 
 PairList list_pairs(std::span<const ExpertWork> work, int experts_per_token, int64_t row_begin,
-                    int64_t row_end) {
+                    int64_t row_end, int32_t align) {
   PairList list;
   for (const ExpertWork& item : work) {
+    const auto used = static_cast<int64_t>(list.pairs.size());
+    list.pairs.resize(static_cast<size_t>(divide_up(used, align) * align));
+    list.x_rows.resize(list.pairs.size(), static_cast<int32_t>(row_begin));
     const auto first = static_cast<int32_t>(list.pairs.size());
     for (const int32_t pair : item.pairs) {
       const int32_t row = pair / experts_per_token;
@@ -43,13 +50,24 @@ PairList list_pairs(std::span<const ExpertWork> work, int experts_per_token, int
   return list;
 }
 
-// The list on the device, and what gate and up write.
-struct PairBuffers {
+// The ids of the list in device memory.
+struct PairIds {
   const int32_t* x_rows;
   const int32_t* pairs;
-  TensorView gate;  // [pairs, intermediate]
+};
+
+// What gate and up write: [pairs, intermediate].
+struct PairBuffers {
+  TensorView gate;
   TensorView up;
 };
+
+PairIds upload_ids(CudaStream& stream, const PairList& list) {
+  std::vector<int32_t> ids = list.x_rows;
+  ids.insert(ids.end(), list.pairs.begin(), list.pairs.end());
+  const int32_t* on_device = stream.upload<int32_t>(ids);
+  return {on_device, on_device + list.pairs.size()};
+}
 
 bool one_shape(const PairList& list, bool (*takes)(const WeightMatrix&)) {
   const ExpertWeights& first = *list.items[0].weights;
@@ -69,8 +87,8 @@ bool one_shape(const PairList& list, bool (*takes)(const WeightMatrix&)) {
 }
 
 // Gate and up of every expert, then down of every expert.
-std::vector<MatvecJob> list_jobs(const PairList& list, const PairBuffers& buffers,
-                                 const TensorView& pair_out) {
+std::vector<MatvecJob> list_jobs(const PairList& list, const PairIds& ids,
+                                 const PairBuffers& buffers, const TensorView& pair_out) {
   std::vector<MatvecJob> jobs;
   const auto add = [&](const WeightMatrix& weights, const TensorView& y,
                        const PairList::Item& item) -> MatvecJob& {
@@ -81,18 +99,34 @@ std::vector<MatvecJob> list_jobs(const PairList& list, const PairBuffers& buffer
     return jobs.back();
   };
   for (const PairList::Item& item : list.items) {
-    add(item.weights->gate, buffers.gate, item).x_ids = buffers.x_rows + item.first;
-    add(item.weights->up, buffers.up, item).x_ids = buffers.x_rows + item.first;
+    add(item.weights->gate, buffers.gate, item).x_ids = ids.x_rows + item.first;
+    add(item.weights->up, buffers.up, item).x_ids = ids.x_rows + item.first;
   }
   for (const PairList::Item& item : list.items) {
-    add(item.weights->down, pair_out, item).out_ids = buffers.pairs + item.first;
+    add(item.weights->down, pair_out, item).out_ids = ids.pairs + item.first;
   }
   return jobs;
 }
 
+// Jobs and the ids that they point to, in one copy: a copy costs a decode step as much as a kernel.
+const MatvecJob* upload_jobs(CudaStream& stream, const PairList& list, const PairBuffers& buffers,
+                             const TensorView& pair_out) {
+  const size_t job_bytes = 3 * list.items.size() * sizeof(MatvecJob);
+  const size_t id_bytes = list.pairs.size() * sizeof(int32_t);
+  const auto fill = [&](const CudaStream::UploadPlace& place) {
+    const auto* ids = reinterpret_cast<const int32_t*>(place.device + job_bytes);
+    const std::vector<MatvecJob> jobs =
+        list_jobs(list, {ids, ids + list.pairs.size()}, buffers, pair_out);
+    std::memcpy(place.host, jobs.data(), job_bytes);
+    std::memcpy(place.host + job_bytes, list.x_rows.data(), id_bytes);
+    std::memcpy(place.host + job_bytes + id_bytes, list.pairs.data(), id_bytes);
+  };
+  return reinterpret_cast<const MatvecJob*>(stream.upload_filled(job_bytes + 2 * id_bytes, fill));
+}
+
 void experts_rows(CudaStream& stream, const ConstTensorView& x, const PairList& list,
                   const PairBuffers& buffers, const TensorView& pair_out, NumericProfile profile) {
-  const MatvecJob* jobs = stream.upload<MatvecJob>(list_jobs(list, buffers, pair_out));
+  const MatvecJob* jobs = upload_jobs(stream, list, buffers, pair_out);
   const auto count = static_cast<int64_t>(list.items.size());
   const ExpertWeights& first = *list.items[0].weights;
   const MatvecShape in_shape = matvec_shape(first.gate, profile);
@@ -106,48 +140,43 @@ void experts_rows(CudaStream& stream, const ConstTensorView& x, const PairList& 
 
 void experts_tiles(CudaStream& stream, const ConstTensorView& x, const PairList& list,
                    const PairBuffers& buffers, const TensorView& pair_out) {
+  const PairIds ids = upload_ids(stream, list);
   std::vector<GemmGroup> groups;
-  const auto add = [&groups](const WeightMatrix& weights, const PairList::Item& item) {
-    GemmGroup group;
-    group.weights = weights;
-    group.count = item.count;
-    group.first_x = item.first;
-    group.first_out = item.first;
-    groups.push_back(group);
+  const auto add = [&groups](const WeightMatrix& weights, const TensorView& y,
+                             const PairList::Item& item) {
+    groups.push_back({weights, y, nullptr, item.first, item.first, item.count});
     return &groups.back();
   };
-  const PreparedRows in = prepare_rows(stream, x, {}, 1, RowOrder::kChunkMajor);
+  const auto pairs = static_cast<int64_t>(list.pairs.size());
+  const RowOrder order = gemm_order(stream);
+  const PreparedRows in = gather_rows(stream, x, ids.x_rows, pairs, order);
   for (const PairList::Item& item : list.items) {
-    add(item.weights->gate, item)->x_ids = buffers.x_rows + item.first;
+    add(item.weights->gate, buffers.gate, item);
+    add(item.weights->up, buffers.up, item);
   }
-  run_gemm_groups(stream, groups, in, buffers.gate);
+  run_gemm_groups(stream, groups, in);
+  const PreparedRows hidden = prepare_rows(stream, buffers.up, buffers.gate, 1, order);
   groups.clear();
   for (const PairList::Item& item : list.items) {
-    add(item.weights->up, item)->x_ids = buffers.x_rows + item.first;
+    add(item.weights->down, pair_out, item)->out_ids = ids.pairs + item.first;
   }
-  run_gemm_groups(stream, groups, in, buffers.up);
-  const PreparedRows hidden =
-      prepare_rows(stream, buffers.up, buffers.gate, 1, RowOrder::kChunkMajor);
-  groups.clear();
-  for (const PairList::Item& item : list.items) {
-    add(item.weights->down, item)->out_ids = buffers.pairs + item.first;
-  }
-  run_gemm_groups(stream, groups, hidden, pair_out);
+  run_gemm_groups(stream, groups, hidden);
 }
 
 // Any format, any alignment, mixed shapes.
 void experts_scalar(CudaStream& stream, const ConstTensorView& x, const PairList& list,
                     const PairBuffers& buffers, const TensorView& pair_out) {
+  const PairIds ids = upload_ids(stream, list);
   const NormOps norm = norm_ops();
   for (const PairList::Item& item : list.items) {
     const TensorView gate = buffers.gate.slice_rows(item.first, item.count);
     const TensorView up = buffers.up.slice_rows(item.first, item.count);
-    const int32_t* rows = buffers.x_rows + item.first;
+    const int32_t* rows = ids.x_rows + item.first;
     run_scalar_linear(stream, item.weights->gate, x, gate, item.count, rows, nullptr);
     run_scalar_linear(stream, item.weights->up, x, up, item.count, rows, nullptr);
     norm.silu_multiply(stream, gate, up, up);
     run_scalar_linear(stream, item.weights->down, up, pair_out, item.count, nullptr,
-                      buffers.pairs + item.first);
+                      ids.pairs + item.first);
   }
 }
 
@@ -158,17 +187,14 @@ void experts(Stream& any, const ConstTensorView& x, RowCounts counts, int expert
   const int64_t limits[3] = {0, counts.decode, counts.total()};
   for (int role = 0; role < 2; ++role) {
     Arena::Scope scope(stream.scratch());
-    const PairList list = list_pairs(work, experts_per_token, limits[role], limits[role + 1]);
+    const bool tiles = role == 1 && kProfile == NumericProfile::kFast;
+    const PairList list = list_pairs(work, experts_per_token, limits[role], limits[role + 1],
+                                     tiles ? kGemmGroupAlign : 1);
     if (list.items.empty()) continue;
     const auto pairs = static_cast<int64_t>(list.pairs.size());
     const int64_t intermediate = list.items[0].weights->gate.rows;
-    std::vector<int32_t> ids = list.x_rows;
-    ids.insert(ids.end(), list.pairs.begin(), list.pairs.end());
-    const int32_t* on_device = stream.upload<int32_t>(ids);
-    const PairBuffers buffers{on_device, on_device + pairs,
-                              scratch_view(stream, DType::kF32, {pairs, intermediate}),
+    const PairBuffers buffers{scratch_view(stream, DType::kF32, {pairs, intermediate}),
                               scratch_view(stream, DType::kF32, {pairs, intermediate})};
-    const bool tiles = role == 1 && kProfile == NumericProfile::kFast;
     const ConstTensorView rows = x.slice_rows(0, limits[role + 1]);
     if (!one_shape(list, tiles ? gemm_takes : matvec_takes)) {
       experts_scalar(stream, rows, list, buffers, pair_out);

@@ -1,5 +1,6 @@
 #include "ops/cuda/device_math.cuh"
 #include "ops/cuda/integer_rows.h"
+#include "ops/cuda/launch.cuh"
 #include "ops/cuda/prepared_rows.h"
 #include "ops/cuda/tensor_core.cuh"
 
@@ -27,6 +28,7 @@ __device__ inline uint32_t pack_bytes(int a, int b, int c, int d) {
 // One thread per unit of 8 elements; 16 neighbours make a block of 128.
 __global__ void __launch_bounds__(kThreads) prepare_integer_kernel(Prepare call) {
   let_next_kernel_start();
+  wait_for_previous_kernel();  // it may still read the scratch memory that this one writes
   const int unit = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
   const int64_t row = blockIdx.x;
   float values[8];
@@ -92,8 +94,7 @@ IntegerRows prepare_integer_rows(CudaStream& stream, const ConstTensorView& x,
                      static_cast<int>(result.padded_cols),
                      group_size};
   const dim3 grid(static_cast<unsigned>(result.rows), grid_of(call.padded_cols / 8, kThreads));
-  prepare_integer_kernel<<<grid, kThreads, 0, stream.handle()>>>(call);
-  stream.check_launch("prepare_rows");
+  launch_dependent(stream, prepare_integer_kernel, grid, kThreads, 0, "prepare_rows", call);
   return result;
 }
 

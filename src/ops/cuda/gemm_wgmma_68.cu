@@ -1,0 +1,8 @@
+#include "ops/cuda/gemm_wgmma_launch.cuh"
+
+namespace motley::cuda {
+
+template void launch_gemm_wgmma<6>(CudaStream&, const GemmCall&, int);
+template void launch_gemm_wgmma<8>(CudaStream&, const GemmCall&, int);
+
+}  // namespace motley::cuda

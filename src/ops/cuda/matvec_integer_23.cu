@@ -1,8 +1,0 @@
-#include "ops/cuda/matvec_integer_launch.cuh"
-
-namespace motley::cuda {
-
-template void launch_integer<2>(CudaStream&, const MatvecCall&, const IntegerRows&, dim3, int);
-template void launch_integer<3>(CudaStream&, const MatvecCall&, const IntegerRows&, dim3, int);
-
-}  // namespace motley::cuda
