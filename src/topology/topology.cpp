@@ -11,8 +11,11 @@ uint64_t hash_config(const TopologyConfig& config) {
                            config.cache_interleave}) {
     text += std::to_string(number) + ";";
   }
-  for (const std::string& rail : config.rails) text += rail + ";";
-  for (const std::string& backend : config.backends) text += backend + ";";
+  // Lengths come first: a name may hold any separator.
+  for (const auto* names : {&config.rails, &config.backends}) {
+    text += std::to_string(names->size()) + ";";
+    for (const std::string& name : *names) text += std::to_string(name.size()) + ":" + name;
+  }
   return hash_bytes(text);
 }
 
