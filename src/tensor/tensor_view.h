@@ -81,7 +81,7 @@ struct BasicTensorView {
   }
   // Columns [begin, begin + count) of a rank-2 view.
   BasicTensorView slice_cols(int64_t begin, int64_t count) const {
-    MOTLEY_CHECK(shape.rank() == 2 && begin >= 0 && begin + count <= shape[1],
+    MOTLEY_CHECK(shape.rank() == 2 && begin >= 0 && count >= 0 && begin + count <= shape[1],
                  "column slice out of range");
     BasicTensorView result = *this;
     result.data = data + begin * dtype_bytes(dtype);
