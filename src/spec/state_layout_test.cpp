@@ -42,5 +42,49 @@ TEST(StateLayout, FindsByLayerAndKind) {
   EXPECT_EQ(layout.find(0, StateKind::kConvolutionWindow)->shard_rule, ShardRule::kByChannelBlocks);
 }
 
+// Every piece of one layer of each kind, by hand.
+TEST(StateLayout, BytesOfEveryPiece) {
+  const StateLayout layout = make_state_layout(
+      shape_35b(), {.kv = DType::kF32, .recurrent = DType::kF64, .chunked_delta = true});
+  EXPECT_EQ(layout.find(0, StateKind::kConvolutionWindow)->fixed_bytes, 3 * 8192 * 8);
+  EXPECT_EQ(layout.find(0, StateKind::kRecurrentMatrix)->fixed_bytes, 32 * 128 * 128 * 8);
+  // 64 tokens of normalised keys, updates and decays.
+  EXPECT_EQ(layout.find(0, StateKind::kDeltaCarry)->fixed_bytes, 64 * (2048 + 4096 + 32) * 8);
+  EXPECT_EQ(layout.find(3, StateKind::kPagedKv)->bytes_per_token, 2 * 2 * 256 * 4);
+  EXPECT_EQ(layout.find(40, StateKind::kLastHidden)->fixed_bytes, 2048 * 8);
+  for (const StateEntry& entry : layout.entries) {
+    const bool is_kv = entry.kind == StateKind::kPagedKv || entry.kind == StateKind::kDraftKv;
+    EXPECT_EQ(entry.dtype, is_kv ? DType::kF32 : DType::kF64);
+    EXPECT_NE(entry.bytes_per_token > 0, entry.fixed_bytes > 0) << "paged or fixed, never both";
+  }
+}
+
+TEST(StateLayout, WithoutDraftsTheTrunkAloneIsHeld) {
+  const StateLayout with = make_state_layout(shape_35b(), {});
+  const StateLayout without = make_state_layout(shape_35b(), {.drafts = false});
+  EXPECT_EQ(with.entries.size(), without.entries.size() + 2);
+  EXPECT_EQ(without.find(40, StateKind::kDraftKv), nullptr);
+  EXPECT_EQ(without.find(40, StateKind::kLastHidden), nullptr);
+  EXPECT_EQ(without.bytes_per_token(), 10 * 2 * 2 * 256 * 4);
+}
+
+TEST(StateLayout, TokensAreRoundedUpToPages) {
+  const StateLayout layout = make_state_layout(shape_35b(), {});
+  EXPECT_EQ(layout.bytes_for(0), layout.fixed_bytes());
+  EXPECT_EQ(layout.bytes_for(1), layout.bytes_for(64));
+  EXPECT_EQ(layout.bytes_for(65) - layout.bytes_for(64), 64 * layout.bytes_per_token());
+  // A context of a million tokens does not overflow.
+  EXPECT_EQ(layout.bytes_for(1 << 20),
+            layout.fixed_bytes() + (int64_t{1} << 20) * layout.bytes_per_token());
+}
+
+TEST(StateLayout, EachPieceIsListedOnce) {
+  const StateLayout layout = make_state_layout(shape_35b(), {.chunked_delta = true});
+  for (const StateEntry& entry : layout.entries) {
+    EXPECT_EQ(layout.find(entry.layer, entry.kind), &entry)
+        << "layer " << entry.layer << " " << state_kind_name(entry.kind);
+  }
+}
+
 }  // namespace
 }  // namespace motley
