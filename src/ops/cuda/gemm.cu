@@ -18,7 +18,7 @@ bool has_wgmma(const CudaStream& stream) {
 // How many times `unit` rows the next tile of a list with `left` rows has, and the largest tile.
 int tile_units(const CudaStream& stream, int64_t left) {
   if (!has_wgmma(stream)) return 1;
-  return static_cast<int>(std::min<int64_t>(divide_up(left, kWgmmaUnit), kWgmmaMaxUnits));
+  return wgmma_tile_units(divide_up(left, kWgmmaUnit));
 }
 
 int unit_rows(const CudaStream& stream) {

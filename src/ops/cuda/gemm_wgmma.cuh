@@ -1,4 +1,4 @@
-// The Hopper tile kernel of gemm.h: 128 rows of W by 64 * kUnits rows of x.
+// The Hopper tile kernel of gemm.h: 128 rows of W by 32 * kUnits rows of x.
 //
 // One warpgroup loads ahead, across tiles: codes by asynchronous copies, x by one bulk copy a
 // stage. Two warpgroups of 64 rows of W decode their weights into the register operand of wgmma
@@ -84,56 +84,48 @@ __device__ inline void decode_operands(const GemmCall& call, const uint8_t* stag
   }
 }
 
-// The products of one block of 32 columns with 64 * kUnits rows of x, as one group.
-template <int kUnits>
+// The products of one block of 32 columns with the rows of x, as one group.
+template <int kXRows>
 __device__ inline void multiply_block(uint32_t x_address, int block, const uint32_t (&a)[8],
-                                      bool accumulate, float (&c)[(kUnits + 1) / 2][64]) {
+                                      bool accumulate, float (&c)[kXRows / 2]) {
   wgmma_fence();
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
-    const int add = step > 0 || accumulate ? 1 : 0;
-#pragma unroll
-    for (int half = 0; half < (kUnits + 1) / 2; ++half) {
-      const uint64_t x = wgmma_descriptor(
-          x_address + static_cast<uint32_t>(half * 128 * 128 + (block * 2 + step) * 32));
-      if (2 * half + 2 <= kUnits) {
-        wgmma_n128(c[half], a + 4 * step, x, add);
-      } else {
-        wgmma_n64(c[half], a + 4 * step, x, add);
-      }
-    }
+    const uint64_t x = wgmma_descriptor(x_address + static_cast<uint32_t>((block * 2 + step) * 32));
+    wgmma<kXRows>(c, a + 4 * step, x, step > 0 || accumulate ? 1 : 0);
   }
   wgmma_commit();
 }
 
-template <int kUnits>
+template <int kXRows>
 __device__ inline void store_wgmma(const GemmCall& call, const GemmPlace& place,
-                                   const float (&c)[(kUnits + 1) / 2][64]) {
+                                   const float (&c)[kXRows / 2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row0 = place.w0 + static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4;
   const GemmItem& item = place.item;
 #pragma unroll
-  for (int n = 0; n < 16 * kUnits; ++n) {  // column tile n / 2, column n % 2 of the lane's pair
+  for (int n = 0; n < kXRows / 4; ++n) {  // column tile n / 2, column n % 2 of the lane's pair
     const int index = place.first + n / 2 * 8 + lane % 4 * 2 + n % 2;
     if (index >= item.count) continue;
     const int64_t out = item.out_ids == nullptr ? item.first_out + index : item.out_ids[index];
     float* y = item.y + out * call.y_stride;
-    const float(&tile)[64] = c[n / 32];
-    if (row0 < call.rows) y[row0] = tile[n % 32 / 2 * 4 + n % 2];
-    if (row0 + 8 < call.rows) y[row0 + 8] = tile[n % 32 / 2 * 4 + 2 + n % 2];
+    if (row0 < call.rows) y[row0] = c[n / 2 * 4 + n % 2];
+    if (row0 + 8 < call.rows) y[row0 + 8] = c[n / 2 * 4 + 2 + n % 2];
   }
 }
 
-// One tile, as a multiplying warp sees it.
+// The sums of one tile, as a multiplying warp sees it. first: the scales of its first stage.
 template <int kBits, int kUnits>
 __device__ inline void multiply_tile(const GemmCall& call, const GemmPlace& place,
-                                     WgmmaRing<WgmmaStage<kBits, kUnits>>& ring) {
+                                     const WgmmaScales& first,
+                                     WgmmaRing<WgmmaStage<kBits, kUnits>>& ring,
+                                     float (&c)[kUnits * kWgmmaUnit / 2]) {
+  using Stage = WgmmaStage<kBits, kUnits>;
+  constexpr int kXRows = kUnits * kWgmmaUnit;
   const int stages = (call.cols + kTileK - 1) / kTileK;
   const bool speaks = threadIdx.x % 32 == 0;
-  float c[(kUnits + 1) / 2][64];  // written by the first product: zeroing it would serialise wgmma
   WgmmaScales scales{};
-  WgmmaScales next{};
-  load_wgmma_scales<kBits>(call, place, 0, next);
+  WgmmaScales next = first;
   uint32_t a0[8];
   uint32_t a1[8];
   uint32_t previous_empty = 0;
@@ -144,18 +136,38 @@ __device__ inline void multiply_tile(const GemmCall& call, const GemmPlace& plac
     const uint8_t* current = ring.stage();
     const uint32_t x_address = shared_address(current);
     wgmma_wait<1>();  // the product that read a0 is done
-    decode_operands<WgmmaStage<kBits, kUnits>, kBits>(call, current, 0, scales, a0);
-    multiply_block<kUnits>(x_address, 0, a0, stage > 0, c);
+    decode_operands<Stage, kBits>(call, current, 0, scales, a0);
+    multiply_block<kXRows>(x_address, 0, a0, stage > 0, c);
     wgmma_wait<1>();  // the product that read a1 is done, and with it the stage before
     if (stage > 0 && speaks) barrier_arrive(previous_empty);
-    decode_operands<WgmmaStage<kBits, kUnits>, kBits>(call, current, 1, scales, a1);
-    multiply_block<kUnits>(x_address, 1, a1, true, c);
+    decode_operands<Stage, kBits>(call, current, 1, scales, a1);
+    multiply_block<kXRows>(x_address, 1, a1, true, c);
     previous_empty = ring.empty();
     ring.advance();
   }
   wgmma_wait<0>();
   if (speaks) barrier_arrive(previous_empty);
-  store_wgmma<kUnits>(call, place, c);
+}
+
+// All tiles of a block. What the next tile needs to begin travels while this one is stored.
+template <int kBits, int kUnits>
+__device__ inline void multiply_tiles(const GemmCall& call, int w_tiles, int tiles,
+                                      WgmmaRing<WgmmaStage<kBits, kUnits>>& ring) {
+  constexpr int kXRows = kUnits * kWgmmaUnit;
+  int tile = static_cast<int>(blockIdx.x);
+  GemmPlace place = find_place(call, tile / w_tiles, tile % w_tiles, kXRows);
+  WgmmaScales first{};
+  load_wgmma_scales<kBits>(call, place, 0, first);
+  while (tile < tiles) {
+    float c[kXRows / 2];  // written by the first product: zeroing it would serialise wgmma
+    multiply_tile<kBits, kUnits>(call, place, first, ring, c);
+    tile += static_cast<int>(gridDim.x);
+    const int ahead = min(tile, tiles - 1);
+    const GemmPlace next = find_place(call, ahead / w_tiles, ahead % w_tiles, kXRows);
+    load_wgmma_scales<kBits>(call, next, 0, first);
+    store_wgmma<kXRows>(call, place, c);
+    place = next;
+  }
 }
 
 // One tile, as the loading warps see it.
@@ -204,19 +216,16 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   __syncthreads();
   const int w_tiles = (call.rows + kTileW - 1) / kTileW;
   const int tiles = call.x_tiles * w_tiles;
-  const auto step = static_cast<int>(gridDim.x);
   if (threadIdx.x >= kWgmmaMultipliers) {
     give_registers<40>();
-    for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
+    for (int tile = static_cast<int>(blockIdx.x); tile < tiles;
+         tile += static_cast<int>(gridDim.x)) {
       load_tile<kBits, kUnits>(call, find_place(call, tile / w_tiles, tile % w_tiles, kXRows),
                                ring);
     }
   } else {
     take_registers<232>();
-    for (int tile = static_cast<int>(blockIdx.x); tile < tiles; tile += step) {
-      multiply_tile<kBits, kUnits>(call, find_place(call, tile / w_tiles, tile % w_tiles, kXRows),
-                                   ring);
-    }
+    multiply_tiles<kBits, kUnits>(call, w_tiles, tiles, ring);
   }
 #endif
 }

@@ -7,8 +7,14 @@ namespace motley::cuda {
 
 struct GemmCall;
 
-inline constexpr int kWgmmaUnit = 64;  // rows of x: a tile has 1 to 4 units
-inline constexpr int kWgmmaMaxUnits = 4;
+inline constexpr int kWgmmaUnit = 32;  // rows of x: a tile has 2, 3, 4, 5, 6 or 8 units
+inline constexpr int kWgmmaMaxUnits = 8;
+
+// The smallest tile that holds `units` units, or the largest there is.
+constexpr int wgmma_tile_units(int64_t units) {
+  if (units > 6) return kWgmmaMaxUnits;
+  return units < 2 ? 2 : static_cast<int>(units);
+}
 
 // Every tile of `call` has `units` units; the sums of a row are the same in tiles of any size.
 template <int kBits>

@@ -2,7 +2,6 @@
 
 namespace motley::cuda {
 
-template void launch_gemm_wgmma<4>(CudaStream&, const GemmCall&, int);
 template void launch_gemm_wgmma<5>(CudaStream&, const GemmCall&, int);
 
 }  // namespace motley::cuda
