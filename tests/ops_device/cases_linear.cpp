@@ -1,6 +1,7 @@
 // linear and embed: error against float64, and rows that do not depend on their company.
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "ops_device/harness.h"
 
@@ -31,18 +32,39 @@ double product_limit(NumericProfile profile, int64_t cols) {
   return std::ldexp(8.0, -24) * std::sqrt(static_cast<double>(cols));
 }
 
-void linear_case(Harness& h, NumericProfile profile, const WeightKind& kind) {
-  Random& random = h.random();
-  const int64_t cols = 128 * random.integer(1, 12) / 128 * 128;
-  const RowCounts counts{random.integer(0, 20), random.integer(0, 3) * random.integer(0, 60)};
+struct LinearShape {
+  int64_t cols;
+  RowCounts counts;
+  std::vector<int64_t> targets;  // rows of each W
+};
+
+LinearShape random_shape(Random& random) {
+  LinearShape shape;
+  shape.cols = 128 * random.integer(1, 12);
+  shape.counts = {random.integer(0, 20), random.integer(0, 3) * random.integer(0, 60)};
+  for (int64_t target = random.integer(1, 3); target > 0; --target) {
+    shape.targets.push_back(random.integer(1, 300));
+  }
+  return shape;
+}
+
+// Enough rows of W that a device gives every multiprocessor a large tile, the last one in part.
+LinearShape tall_shape(Random& random) {
+  return {128 * random.integer(1, 20), {random.integer(1, 20), 0}, {random.integer(9000, 9300)}};
+}
+
+void linear_case(Harness& h, NumericProfile profile, const WeightKind& kind,
+                 const LinearShape& shape) {
+  const int64_t cols = shape.cols;
+  const RowCounts counts = shape.counts;
   if (counts.total() == 0) return;
   Twin x = h.random_twin({counts.total(), cols});
   std::vector<TwinWeights> weights;
   std::vector<Twin> y;
   std::vector<LinearTarget> on_device;
   std::vector<LinearTarget> on_host;
-  for (int64_t target = random.integer(1, 3); target > 0; --target) {
-    weights.push_back(h.random_weights(kind, random.integer(1, 300), cols));
+  for (const int64_t rows : shape.targets) {
+    weights.push_back(h.random_weights(kind, rows, cols));
     y.push_back(h.output_twin({counts.total(), weights.back().reference.rows}));
   }
   for (size_t i = 0; i < y.size(); ++i) {
@@ -105,7 +127,12 @@ void run_linear_cases(Harness& h, int cases) {
       for (int i = 0; i < cases; ++i) {
         kind.group_size = h.random().pick({32, 64, 128});
         kind.scale_dtype = h.random().pick({DType::kBf16, DType::kBf16, DType::kF16, DType::kF32});
-        linear_case(h, profile, kind);
+        linear_case(h, profile, kind, random_shape(h.random()));
+      }
+      if (profile == NumericProfile::kFast && kind.format == WeightFormat::kMlxAffine) {
+        linear_case(h, profile, kind, tall_shape(h.random()));
+        kind.scale_dtype = DType::kBf16;
+        linear_case(h, profile, kind, tall_shape(h.random()));
       }
     }
   }

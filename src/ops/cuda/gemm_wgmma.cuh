@@ -139,6 +139,7 @@ __device__ inline void multiply_tile(const GemmCall& call, const GemmPlace& plac
     decode_operands<Stage, kBits>(call, current, 0, scales, a0);
     multiply_block<kXRows>(x_address, 0, a0, stage > 0, c);
     wgmma_wait<1>();  // the product that read a1 is done, and with it the stage before
+    __syncwarp();     // every lane has read its codes of it
     if (stage > 0 && speaks) barrier_arrive(previous_empty);
     decode_operands<Stage, kBits>(call, current, 1, scales, a1);
     multiply_block<kXRows>(x_address, 1, a1, true, c);
@@ -146,6 +147,7 @@ __device__ inline void multiply_tile(const GemmCall& call, const GemmPlace& plac
     ring.advance();
   }
   wgmma_wait<0>();
+  __syncwarp();
   if (speaks) barrier_arrive(previous_empty);
 }
 

@@ -20,26 +20,58 @@ struct Prepare {
   int padded_cols;
 };
 
-__device__ void load_unit(const Prepare& call, int64_t row, int col, float (&values)[8]) {
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    values[i] = 0;
-    if (col + i >= call.cols) continue;
-    values[i] = call.x.row(row)[col + i];
-    if (call.gate.data != nullptr) values[i] *= silu(call.gate.row(row)[col + i]);
+// Eight elements from `col` on; zeros past the end.
+__device__ void load_eight(const float* row, int col, int cols, float (&values)[8]) {
+  if (col + 8 <= cols && reinterpret_cast<uintptr_t>(row + col) % 16 == 0) {
+    const float4 low = *reinterpret_cast<const float4*>(row + col);
+    const float4 high = *reinterpret_cast<const float4*>(row + col + 4);
+    values[0] = low.x;
+    values[1] = low.y;
+    values[2] = low.z;
+    values[3] = low.w;
+    values[4] = high.x;
+    values[5] = high.y;
+    values[6] = high.z;
+    values[7] = high.w;
+    return;
   }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) values[i] = col + i < cols ? row[col + i] : 0.0f;
 }
 
-// Where pair c of unit t of a block of 32 elements goes, as an index of pairs.
-template <RowOrder kOrder>
-__device__ inline int64_t pair_place(const Prepare& call, int64_t row, int unit, int c) {
-  const int t = unit % 4;
-  if constexpr (kOrder == RowOrder::kTileMajor) {
-    const int chunk = (unit / 4 % 2 * 4 + c) ^ static_cast<int>(row % 8);
-    return (unit / 8 * call.rows + row) * 32 + chunk * 4 + t;
+__device__ void load_unit(const Prepare& call, int64_t row, int col, float (&values)[8]) {
+  load_eight(call.x.row(row), col, call.cols, values);
+  if (call.gate.data == nullptr) return;
+  float gate[8];
+  load_eight(call.gate.row(row), col, call.cols, gate);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) values[i] *= silu(gate[i]);
+}
+
+__device__ inline uint32_t pick(const uint32_t (&values)[4], int index) {
+  const uint32_t low = index % 2 == 0 ? values[0] : values[1];
+  const uint32_t high = index % 2 == 0 ? values[2] : values[3];
+  return index < 2 ? low : high;
+}
+
+// Among the four lanes of a block: lane t gives its pair c to lane c and gets pair t of all.
+__device__ inline uint4 gather_chunk(const uint32_t (&pairs)[4]) {
+  const int t = static_cast<int>(threadIdx.x) % 4;
+  uint32_t got[4];
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+    got[step] = __shfl_xor_sync(kFullWarp, pick(pairs, t ^ step), step);
   }
-  const int64_t at = row * (call.padded_cols / 2) + unit / 4 * 16;
-  return at + (kOrder == RowOrder::kUnitMajor ? t * 4 + c : c * 4 + t);
+  return make_uint4(pick(got, t), pick(got, t ^ 1), pick(got, t ^ 2), pick(got, t ^ 3));
+}
+
+// Where the 16 bytes of lane `unit` % 4 of a block of 32 elements go, as an index of 16 bytes.
+template <RowOrder kOrder>
+__device__ inline int64_t chunk_place(const Prepare& call, int64_t row, int unit) {
+  if constexpr (kOrder == RowOrder::kTileMajor) {
+    return (unit / 8 * call.rows + row) * 8 + ((unit % 8) ^ static_cast<int>(row % 8));
+  }
+  return row * (call.padded_cols / 8) + unit;
 }
 
 // One thread per unit of 8 elements; four neighbours make a block of 32.
@@ -63,15 +95,11 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(Prepare call) {
       values[j] -= low_bf16(pairs[j]);
       values[j + 4] -= high_bf16(pairs[j]);
     }
-    if (!inside) continue;
-    auto* out = reinterpret_cast<uint32_t*>(call.pieces + piece * call.piece_stride);
-    if constexpr (kOrder == RowOrder::kUnitMajor) {
-      *reinterpret_cast<uint4*>(out + pair_place<kOrder>(call, row, unit, 0)) =
-          make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-    } else {
-#pragma unroll
-      for (int c = 0; c < 4; ++c) out[pair_place<kOrder>(call, row, unit, c)] = pairs[c];
-    }
+    const uint4 chunk = kOrder == RowOrder::kUnitMajor
+                            ? make_uint4(pairs[0], pairs[1], pairs[2], pairs[3])
+                            : gather_chunk(pairs);
+    auto* out = reinterpret_cast<uint4*>(call.pieces + piece * call.piece_stride);
+    if (inside) out[chunk_place<kOrder>(call, row, unit)] = chunk;
   }
   if (call.sums == nullptr) return;
   sum += __shfl_xor_sync(kFullWarp, sum, 1);
