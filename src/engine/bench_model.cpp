@@ -75,14 +75,18 @@ class BenchRunner {
   int32_t chosen_ = 0;
 };
 
-// The unit that the backend's matrix kernels use for these weights.
-std::string numbers_of(const LoadedModel& model, NumericProfile profile) {
+// The unit that the backend's matrix kernels use for these weights (ops/cpu/linear_kernels.h).
+std::string numbers_of(const LoadedModel& model, const OpTable& ops) {
   for (const TensorSpec& tensor : model.spec.tensors) {
     if (tensor.role != TensorRole::kExperts) continue;
     const TensorHandle handle{static_cast<int32_t>(&tensor - model.spec.tensors.data())};
-    if (model.weights.expert(handle, 0).format == WeightFormat::kMlxAffine) return "int8";
+    const WeightMatrix weights = model.weights.expert(handle, 0);
+    if (weights.format != WeightFormat::kMlxAffine) continue;
+    const bool has_bf16_tiles = ops.name == "cpu/amx" && ops.profile == NumericProfile::kFast &&
+                                weights.affine.bits == 4 && weights.affine.group_size >= 64;
+    return has_bf16_tiles ? "bfloat16" : "int8";
   }
-  return profile == NumericProfile::kFast ? "bfloat16" : "float32";
+  return ops.profile == NumericProfile::kFast ? "bfloat16" : "float32";
 }
 
 }  // namespace
@@ -123,7 +127,7 @@ Result<ModelBench> bench_model(Engine& engine, const BenchOptions& options) {
   bench.threads = engine.context().threads.size();
   bench.options = options;
   bench.cost = token_cost(engine.spec(), engine.model().weights, engine.layout());
-  bench.matrix_numbers = numbers_of(engine.model(), engine.ops().profile);
+  bench.matrix_numbers = numbers_of(engine.model(), engine.ops());
   BenchRunner runner(engine, options);
   for (int64_t i = 0; i < options.repeat; ++i) {
     if (options.progress) options.progress(fmt::format("run {} of {}", i + 1, options.repeat));

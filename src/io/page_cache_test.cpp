@@ -82,7 +82,9 @@ TEST_F(PageCacheTest, AFileThatBecameShorterIsAnErrorNotACrash) {
   if (huge_mapped_bytes(shards_[0].bytes()) > 0) GTEST_SKIP() << "the cache is wide already";
   std::filesystem::resize_file(directory_ / "shard", kFileBytes - 8192);
   const auto bytes = widen({.worthwhile_bytes = 1});
-  if (!bytes.is_ok()) EXPECT_THAT(bytes.status().message(), ::testing::HasSubstr("shorter"));
+  if (!bytes.is_ok()) {
+    EXPECT_THAT(bytes.status().message(), ::testing::HasSubstr("shorter"));
+  }
 }
 
 }  // namespace

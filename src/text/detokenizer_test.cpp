@@ -16,7 +16,7 @@ namespace {
 const Tokenizer& tokenizer() {
   static const Tokenizer kTokenizer = [] {
     nlohmann::json json = test_tokenizer_json({{"\xF0", "\x9F"}, {"\xE2", "\x82"}});
-    json["added_tokens"] = {test_added_token(300, "<end>")};
+    json["added_tokens"] = nlohmann::json::array({test_added_token(300, "<end>")});
     return Tokenizer::parse(json.dump()).value();
   }();
   return kTokenizer;

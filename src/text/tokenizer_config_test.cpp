@@ -90,7 +90,7 @@ TEST(TokenizerConfig, TheTemplateFileReplacesTheDefault) {
 
 TEST(TokenizerConfig, MustFitItsTokenizer) {
   nlohmann::json json = test_tokenizer_json();
-  json["added_tokens"] = {test_added_token(300, "<e>")};
+  json["added_tokens"] = nlohmann::json::array({test_added_token(300, "<e>")});
   const Tokenizer tokenizer = Tokenizer::parse(json.dump()).value();
   const auto check = [&tokenizer](const std::string& text) {
     return TokenizerConfig::parse(text).value().check_against(tokenizer);

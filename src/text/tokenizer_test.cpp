@@ -122,7 +122,7 @@ TEST(Tokenizer, MergesMayBeStrings) {
 TEST(Tokenizer, AnAddedTokenOfTheVocabularyKeepsBothMeanings) {
   // The spelling "Ġ" is the byte 20 for merges and itself as an added token.
   Json json = test_tokenizer_json();
-  json["added_tokens"] = {test_added_token(32, "Ġ")};
+  json["added_tokens"] = Json::array({test_added_token(32, "Ġ")});
   const Tokenizer tokenizer = load(json);
   EXPECT_EQ(encode(tokenizer, " "), (Ids{32}));
   EXPECT_EQ(encode(tokenizer, "Ġ"), (Ids{32}));

@@ -2,7 +2,7 @@
 // can do: memory bandwidth for decode, the multiply instruction's own rate for prefill.
 //
 //   linear_bench [--isa NAME] [--profile exact|fast] [--threads N] [--bits B] [--seconds S]
-//                [--case qkv|z|out|head|experts]
+//                [--case qkv|z|out|head|experts] [--rows N]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,6 +25,7 @@ struct BenchOptions {
   int bits = 4;
   double seconds = 1.0;
   std::string filter;
+  int64_t rows = 0;  // only cases of so many
 };
 
 bool parse(int argc, char** argv, BenchOptions* options) {
@@ -41,6 +42,8 @@ bool parse(int argc, char** argv, BenchOptions* options) {
       options->bits = std::atoi(value.c_str());
     } else if (name == "--seconds") {
       options->seconds = std::atof(value.c_str());
+    } else if (name == "--rows") {
+      options->rows = std::atoi(value.c_str());
     } else if (name == "--case") {
       options->filter = value;
     } else {
@@ -98,6 +101,7 @@ int run(const BenchOptions& options) {
              "GOP/s", "% peak");
   for (const BenchCase& bench :
        linear_bench_cases(*isa, options.profile, options.bits, options.filter)) {
+    if (options.rows > 0 && bench.decode_rows + bench.prefill_rows != options.rows) continue;
     const double seconds = best_seconds(bench, stream, options.seconds);
     const double gb_per_s = bench.weight_bytes / seconds / 1e9;
     const double gop_per_s = bench.operations / seconds / 1e9;

@@ -253,6 +253,14 @@ void check_label(const ExpectedTensors& expected, const std::string& label, cons
   LabelChecker(expected, label, spec, trace, report).run();
 }
 
+double FastTotals::loss_error() const {
+  return losses == 0 ? 0 : std::fabs(loss - expected_loss) / static_cast<double>(losses);
+}
+
+double FastTotals::row_error() const {
+  return rows == 0 ? 0 : static_cast<double>(rows - rows_equal) / static_cast<double>(rows);
+}
+
 void add_fast_label(const ExpectedTensors& expected, const std::string& label,
                     const SequenceTrace& trace, FastTotals* totals) {
   const std::vector<int32_t>& ids = expected.ints(label + ".ids")->values;

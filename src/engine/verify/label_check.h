@@ -39,6 +39,9 @@ struct FastTotals {
   int64_t losses = 0;
   int64_t rows = 0;
   int64_t rows_equal = 0;
+
+  double loss_error() const;  // of the mean, nats
+  double row_error() const;   // share of rows whose greatest logit differs
 };
 void add_fast_label(const ExpectedTensors& expected, const std::string& label,
                     const SequenceTrace& trace, FastTotals* totals);

@@ -57,9 +57,9 @@ const RouteChoice* RouteTable::find(int layer, int64_t position) const {
   return found == choices_.end() ? nullptr : &found->second;
 }
 
-int64_t RouteTable::near_ties() const {
+int64_t RouteTable::near_ties(double gap) const {
   return std::count_if(choices_.begin(), choices_.end(),
-                       [](const auto& entry) { return entry.second.gap < kNearTie; });
+                       [gap](const auto& entry) { return entry.second.gap < gap; });
 }
 
 std::vector<int64_t> row_positions(const Batch& batch) {
@@ -99,7 +99,7 @@ ConstTensorView RouteForcer::router_logits(int layer, const Batch& batch, const 
   size_t width = 0;
   for (const int64_t position : positions) {
     const RouteChoice* choice = table_.find(layer, position);
-    const bool force = choice != nullptr && (scope_ == Scope::kAll || choice->gap < kNearTie);
+    const bool force = choice != nullptr && choice->gap < below_;
     rows.push_back(force ? choice : nullptr);
     if (force) width = choice->experts.size();
   }

@@ -4,6 +4,7 @@
 // depend on it; verification forces such rows to the reference's choice and counts them.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -12,7 +13,10 @@
 
 namespace motley {
 
-inline constexpr double kNearTie = 1e-5;  // in routing probability
+// In routing probability: what float32 cannot decide, and what 16-bit caches cannot.
+inline constexpr double kNearTie = 1e-5;
+inline constexpr double kFastNearTie = 1.0 / 512;
+inline constexpr double kAnyGap = HUGE_VAL;
 
 struct RouteChoice {
   std::vector<int32_t> experts;  // ascending
@@ -28,7 +32,7 @@ class RouteTable {
   // The gap becomes the smaller of its own and `gap`.
   void lower_gap(int layer, int64_t position, double gap);
   const RouteChoice* find(int layer, int64_t position) const;
-  int64_t near_ties() const;
+  int64_t near_ties(double gap = kNearTie) const;
   int64_t size() const { return static_cast<int64_t>(choices_.size()); }
 
  private:
@@ -52,18 +56,17 @@ class RouteRecorder : public StepObserver {
   std::vector<std::vector<double>> probabilities_;  // of the layer now being routed
 };
 
-// Forces the choices of a table: those of near ties, or all of them.
+// Forces those choices of a table whose deciding gap is smaller than `below`.
 class RouteForcer : public StepObserver {
  public:
-  enum class Scope { kNearTies, kAll };
-  RouteForcer(const RouteTable& table, Scope scope) : table_(table), scope_(scope) {}
+  RouteForcer(const RouteTable& table, double below) : table_(table), below_(below) {}
   bool wants_activations() const override { return true; }
   ConstTensorView router_logits(int layer, const Batch& batch,
                                 const ConstTensorView& logits) override;
 
  private:
   const RouteTable& table_;
-  Scope scope_;
+  double below_;
   std::vector<int32_t> forced_;
 };
 

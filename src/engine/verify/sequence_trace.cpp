@@ -15,10 +15,8 @@ class TraceObserver final : public StepObserver {
  public:
   TraceObserver(const TraceRequest& request, SequenceTrace* trace)
       : request_(request), trace_(trace) {
-    if (request.forced_all != nullptr) {
-      forcer_.emplace(*request.forced_all, RouteForcer::Scope::kAll);
-    } else if (request.forced_near_ties != nullptr) {
-      forcer_.emplace(*request.forced_near_ties, RouteForcer::Scope::kNearTies);
+    if (request.forced_routes != nullptr) {
+      forcer_.emplace(*request.forced_routes, request.forced_below);
     }
   }
 

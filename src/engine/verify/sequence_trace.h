@@ -17,8 +17,8 @@ struct TraceRequest {
   bool layers = false;                // keep every layer's output for the prompt
   int draft_steps = 0;                // > 0: run the first draft layer, and a chain this long
   int64_t prefill_chunk = 512;
-  const RouteTable* forced_near_ties = nullptr;
-  const RouteTable* forced_all = nullptr;
+  const RouteTable* forced_routes = nullptr;  // for choices decided by less than forced_below
+  double forced_below = kNearTie;
 };
 
 struct SequenceTrace {

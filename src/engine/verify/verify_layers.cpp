@@ -95,7 +95,7 @@ class LayerVerifier {
     RouteRecorder recorder;
     MOTLEY_RETURN_IF_ERROR(engine_.decoder.run_layer(layer, engine_.runner.step_context(),
                                                      engine_.batch, hidden, recorder));
-    RouteForcer forcer(recorder.table(), RouteForcer::Scope::kAll);
+    RouteForcer forcer(recorder.table(), kAnyGap);
     MOTLEY_RETURN_IF_ERROR(reference_.decoder.run_layer(layer, reference_.runner.step_context(),
                                                         reference_.batch, wide, forcer));
     record(compare(layer_name(spec_, layer), path, hidden, wide, report_->limit));

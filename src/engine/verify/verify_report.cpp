@@ -78,6 +78,13 @@ std::string VerifyReport::table() const {
   }
   text += fmt::format("routing near ties: {} of {} rows excused (limit 0.5 %)\n", excused_rows,
                       routed_rows);
+  if (fast_alone) {
+    text += fmt::format(
+        "fast with {} routing choices of the reference, each decided by less than 1/512; on its "
+        "own "
+        "the mean loss differs by {:.1e} and the greatest logit on {:.1f} % of rows\n",
+        fast_forced_rows, fast_alone->loss, 100 * fast_alone->rows);
+  }
   const auto off =
       std::find_if(rows.begin(), rows.end(), [](const VerifyRow& row) { return !row.passed; });
   text += off != rows.end() ? fmt::format("first off: {} ({})\n", off->tensor, off->first_off)
@@ -87,8 +94,14 @@ std::string VerifyReport::table() const {
 }
 
 std::string VerifyReport::json() const {
-  std::string text = fmt::format("{{\"passed\": {}, \"routed_rows\": {}, \"excused_rows\": {}, ",
-                                 passed(), routed_rows, excused_rows);
+  std::string text = fmt::format(
+      "{{\"passed\": {}, \"routed_rows\": {}, \"excused_rows\": {}, "
+      "\"fast_forced_rows\": {}, ",
+      passed(), routed_rows, excused_rows, fast_forced_rows);
+  if (fast_alone) {
+    text += fmt::format("\"fast_alone\": {{\"mean_loss\": {}, \"rows\": {}}}, ", fast_alone->loss,
+                        fast_alone->rows);
+  }
   text += "\"tensors\": [";
   for (size_t i = 0; i < rows.size(); ++i) {
     const VerifyRow& row = rows[i];

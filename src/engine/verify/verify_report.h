@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,14 @@ struct VerifyReport {
   std::vector<VerifyRow> rows;
   int64_t routed_rows = 0;
   int64_t excused_rows = 0;
+  // Set when the fast pass was off on its own and repeated with the reference's choices where less
+  // than kFastNearTie decides.
+  struct FastErrors {
+    double loss = 0;  // of the mean, nats
+    double rows = 0;  // share whose greatest logit differs
+  };
+  std::optional<FastErrors> fast_alone;
+  int64_t fast_forced_rows = 0;
 
   // False when a row failed or more than 0.5 % of the routed rows were excused.
   bool passed() const;

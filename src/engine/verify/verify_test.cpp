@@ -78,5 +78,36 @@ TEST(VerifyReport, TooManyExcusesFail) {
   EXPECT_FALSE(report.passed());
 }
 
+TEST(VerifyReport, SaysWhatFastIsOnItsOwnWhenChoicesWereTaken) {
+  VerifyReport report;
+  EXPECT_EQ(report.table().find("on its own"), std::string::npos);
+  EXPECT_EQ(report.json().find("fast_alone"), std::string::npos);
+  report.fast_alone = {{.loss = 0.009, .rows = 0.029}};
+  report.fast_forced_rows = 672;
+  EXPECT_NE(report.table().find("fast with 672 routing choices"), std::string::npos);
+  EXPECT_NE(report.table().find("on 2.9 % of rows"), std::string::npos);
+  EXPECT_NE(report.json().find("\"fast_forced_rows\": 672"), std::string::npos);
+  EXPECT_NE(report.json().find("\"fast_alone\": {\"mean_loss\": 0.009"), std::string::npos);
+}
+
+TEST(RouteTable, CountsChoicesBelowAGap) {
+  RouteTable table;
+  table.set(0, 0, {.experts = {1, 2}, .gap = 1e-6});
+  table.set(0, 1, {.experts = {1, 2}, .gap = 1e-3});
+  table.set(1, 0, {.experts = {1, 2}, .gap = 0.1});
+  EXPECT_EQ(table.near_ties(), 1);
+  EXPECT_EQ(table.near_ties(kFastNearTie), 2);
+  EXPECT_EQ(table.near_ties(kAnyGap), 3);
+}
+
+TEST(FastTotals, ErrorsAreOfMeansAndShares) {
+  const FastTotals totals{
+      .expected_loss = 10, .loss = 11, .losses = 4, .rows = 200, .rows_equal = 199};
+  EXPECT_DOUBLE_EQ(totals.loss_error(), 0.25);
+  EXPECT_DOUBLE_EQ(totals.row_error(), 0.005);
+  EXPECT_EQ(FastTotals{}.loss_error(), 0);
+  EXPECT_EQ(FastTotals{}.row_error(), 0);
+}
+
 }  // namespace
 }  // namespace motley

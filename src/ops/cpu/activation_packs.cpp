@@ -37,9 +37,13 @@ const uint8_t* plane_bytes(const WeightPlane& plane) {
   return reinterpret_cast<const uint8_t*>(plane.data);
 }
 
+int64_t tile_bytes_of(const LinearKernels& kernels, const PackedLayout& layout, int64_t count) {
+  return kernels.tile_bytes == nullptr ? 0 : kernels.tile_bytes(layout, count);
+}
+
 // The bytes of a row that no group covers: the last block's tail and the padding of the scales.
 void clear_padding(const PackedLayout& layout, std::byte* row) {
-  const int64_t block_bytes = kPackedBlock * layout.limbs;
+  const int64_t block_bytes = kPackedBlock * (layout.bf16 ? 2 : layout.limbs);
   if (layout.cols % kPackedBlock != 0) {
     std::memset(row + (layout.blocks - 1) * block_bytes, 0, static_cast<size_t>(block_bytes));
   }
@@ -49,7 +53,7 @@ void clear_padding(const PackedLayout& layout, std::byte* row) {
 
 }  // namespace
 
-PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limbs) {
+PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limbs, bool bf16) {
   MOTLEY_CHECK(format.is_valid() && cols > 0 && cols % format.group_size == 0,
                "columns must be whole groups");
   PackedLayout layout;
@@ -59,6 +63,11 @@ PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limb
   layout.group_size = format.group_size;
   layout.limbs = limbs;
   layout.nibble_order = format.bits == 4;
+  layout.bf16 = bf16;
+  if (bf16) {
+    layout.scales_offset = layout.sums_offset = layout.row_bytes = 2 * layout.blocks * kPackedBlock;
+    return layout;
+  }
   const int64_t scale_bytes = round_up(layout.groups, kPackedLanes) * 4;
   layout.scales_offset = layout.blocks * kPackedBlock * limbs;
   layout.sums_offset = layout.scales_offset + scale_bytes;
@@ -76,18 +85,22 @@ const ActivationPacks::Pack& ActivationPacks::find(const WeightMatrix& weights) 
   return packs_[0];
 }
 
-void ActivationPacks::require(Stream& stream, const WeightMatrix& weights) {
+void ActivationPacks::require(const LinearKernels& kernels, Stream& stream,
+                              const WeightMatrix& weights) {
   MOTLEY_CHECK(weights.cols == cols_, "weights and x disagree on in_features");
   if (weights.format != WeightFormat::kMlxAffine) return;
   for (int i = 0; i < pack_count_; ++i) {
     if (serves(packs_[static_cast<size_t>(i)].layout, weights.affine)) return;
   }
-  const PackedLayout layout = packed_layout(weights.affine, cols_, limbs_);
+  const bool bf16 = kernels.bfloat16_tiles && arithmetic_.fast && weights.affine.bits == 4 &&
+                    weights.affine.group_size >= 64;
+  const PackedLayout layout = packed_layout(weights.affine, cols_, arithmetic_.limbs, bf16);
   auto* base = static_cast<std::byte*>(
       stream.scratch().allocate_bytes(static_cast<size_t>(layout.row_bytes * count())));
   std::byte** rows = stream.scratch().allocate<std::byte*>(count());
   for (int64_t row = 0; row < count(); ++row) rows[row] = base + row * layout.row_bytes;
-  packs_[static_cast<size_t>(pack_count_++)] = {layout, {rows, float_rows_.size()}};
+  packs_[static_cast<size_t>(pack_count_++)] = {
+      layout, {rows, float_rows_.size()}, nullptr, tile_bytes_of(kernels, layout, kTileTokens)};
 }
 
 void ActivationPacks::pack(const LinearKernels& kernels, Stream& stream) {
@@ -117,18 +130,53 @@ void ActivationPacks::clear() {
   }
 }
 
+void ActivationPacks::build_tiles(const LinearKernels& kernels, Stream& stream) {
+  for (int i = 0; i < pack_count_; ++i) {
+    Pack& pack = packs_[static_cast<size_t>(i)];
+    const int64_t bytes = tile_bytes_of(kernels, pack.layout, count());
+    if (bytes == 0) continue;
+    auto* tiles =
+        static_cast<std::byte*>(stream.scratch().allocate_bytes(static_cast<size_t>(bytes)));
+    pack.tiles = tiles;
+    stream.threads().parallel_for((count() + kTileTokens - 1) / kTileTokens, 1,
+                                  [&](int /*worker*/, int64_t begin, int64_t end) {
+                                    const int64_t first = begin * kTileTokens;
+                                    kernels.build_tiles(
+                                        pack.layout, pack.rows.data() + first,
+                                        std::min(count(), end * kTileTokens) - first,
+                                        tiles + begin * pack.piece_bytes);
+                                  });
+  }
+}
+
+void ActivationPacks::build_tiles(const LinearKernels& kernels, const WeightMatrix& weights,
+                                  std::byte* memory) {
+  if (tile_bytes(kernels, weights) == 0) return;
+  const Pack& pack = find(weights);
+  if (pack.tiles == memory) return;
+  for (Pack& other : packs_) other.tiles = nullptr;
+  kernels.build_tiles(pack.layout, pack.rows.data(), count(), memory);
+  packs_[static_cast<size_t>(&pack - packs_.data())].tiles = memory;
+}
+
+int64_t ActivationPacks::tile_bytes(const LinearKernels& kernels,
+                                    const WeightMatrix& weights) const {
+  if (weights.format != WeightFormat::kMlxAffine) return 0;
+  return tile_bytes_of(kernels, layout(weights), count());
+}
+
 ActivationPacks ActivationPacks::gather(Stream& stream, std::span<const int32_t> rows) const {
   const auto new_count = static_cast<int64_t>(rows.size());
   const float** floats = stream.scratch().allocate<const float*>(new_count);
   for (size_t i = 0; i < rows.size(); ++i) floats[i] = float_rows_[static_cast<size_t>(rows[i])];
-  ActivationPacks result({floats, rows.size()}, cols_, limbs_);
+  ActivationPacks result({floats, rows.size()}, cols_, arithmetic_);
   result.pack_count_ = pack_count_;
   for (size_t p = 0; p < static_cast<size_t>(pack_count_); ++p) {
     std::byte** packed = stream.scratch().allocate<std::byte*>(new_count);
     for (size_t i = 0; i < rows.size(); ++i) {
       packed[i] = packs_[p].rows[static_cast<size_t>(rows[i])];
     }
-    result.packs_[p] = {packs_[p].layout, {packed, rows.size()}};
+    result.packs_[p] = {packs_[p].layout, {packed, rows.size()}, nullptr, packs_[p].piece_bytes};
   }
   return result;
 }
@@ -140,13 +188,16 @@ ActivationPacks ActivationPacks::slice(int64_t first, int64_t count) const {
   result.float_rows_ = float_rows_.subspan(begin, size);
   for (size_t p = 0; p < static_cast<size_t>(pack_count_); ++p) {
     result.packs_[p].rows = packs_[p].rows.subspan(begin, size);
+    if (packs_[p].tiles == nullptr) continue;
+    MOTLEY_CHECK(first % kTileTokens == 0, "a slice of tiles begins with one");
+    result.packs_[p].tiles += first / kTileTokens * packs_[p].piece_bytes;
   }
   return result;
 }
 
 void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
                    const ActivationPacks& x, const ProductOutput& output, bool fast,
-                   std::byte* scratch) {
+                   std::byte* scratch, const std::byte* next) {
   MOTLEY_CHECK(static_cast<int64_t>(output.y.size()) == x.count(), "one output row per input row");
   if (weights.format != WeightFormat::kMlxAffine) {
     const FloatRows rows{plane_bytes(weights.codes), weights.codes.row_bytes, weights.rows,
@@ -167,9 +218,12 @@ void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
   rows.bits = weights.affine.bits;
   rows.group_size = weights.affine.group_size;
   rows.scale_format = scalar_format(weights);
-  kernels.affine_rows(rows, x.layout(weights),
-                      {x.rows(weights).data(), output.y.data(), output.y_offset, x.count()},
-                      scratch);
+  rows.next = next != nullptr ? reinterpret_cast<const uint8_t*>(next)
+                              : rows.codes + rows.rows * rows.codes_stride;
+  kernels.affine_rows(
+      rows, x.layout(weights),
+      {x.rows(weights).data(), output.y.data(), output.y_offset, x.count(), x.tiles(weights)},
+      scratch);
 }
 
 }  // namespace motley

@@ -1,268 +1,317 @@
-// Many tokens on a unit that multiplies tiles: up to 16 tokens by 64 bytes of one limb (signed)
-// times 64 codes by 16 output rows (unsigned). The sums of a group leave the unit as exact
-// integers and join the same float chains as everywhere, so the bits are those of the other sets.
+// Integer limbs on a unit that multiplies tiles: 16 rows by 64 codes (unsigned) times 64 bytes of
+// one limb (signed) by 16 tokens. The sums of a group leave the unit as exact integers and join the
+// same float chains as everywhere, so the bits are those of the other sets.
 //
 // The including file defines `Tiles` in its unnamed namespace before:
-//   void configure(int tokens, int bytes);  // rows and bytes of a tile of x
+//   void configure(int a, int b, int depth_bytes);  // tiles [a, b) hold weights, those from b on x
 //   void release();
-//   void load_codes(const uint8_t*); void load_x(const std::byte*);  // rows 64 bytes apart
-//   void clear(int limb); void multiply(int limb); void store(int limb, int32_t*);
+//   void load<tile>(const void*); void zero<tile>(); void store<tile>(void*);  // rows 64 bytes
+//   apart void multiply_bytes<c, a, b>(); void multiply_bf16<c, a, b>();
 #pragma once
 
-#include "ops/cpu/affine_tile_avx512.h"
+#include "ops/cpu/tile_layout_inl.h"
 
 namespace motley {
 namespace {
 
-constexpr int64_t kTileTokens = 16;
-constexpr int64_t kTileOfX = kTileTokens * 64;
+constexpr int64_t kMaxRowTiles = 4;
+constexpr int64_t kPairPieces = 2;  // pieces of x that share a pass over the weights' tiles
+constexpr int64_t kTileFloats = 256;
 
-constexpr int64_t kMaxPieces = 4;  // pieces of 16 tokens that share a pass over the panels
-
-// Scratch behind the panels. Of sums two, so that the unit fills one while the other is read.
-struct TileMemory {
-  int32_t* sums[2];  // [limb][token][row] of one group
-  float* lanes;      // [token][row] of one chain
-  float* totals;     // [panel][piece][token][row]
-  std::byte* x;      // [piece][group][part of 64 bytes][limb] tiles
+// Weights of some tiles of 16 rows: codes [row tile][tile], scalars [row tile][row][group].
+struct IntegerWeights {
+  uint8_t* codes;
+  float* scales;
+  float* biases;
+  int64_t codes_stride;   // bytes from one row tile to the next
+  int64_t scalar_stride;  // floats from one row to the next
 };
 
-constexpr int64_t kRowsBytes = kTileTokens * 64;  // [token][row]
-constexpr int64_t kSumBytes = 3 * kRowsBytes;
-constexpr int64_t kFixedBytes = 2 * kSumBytes + kRowsBytes + kMaxPanels * kMaxPieces * kRowsBytes;
-
-TileMemory tile_memory(std::byte* base) {
-  auto* lanes = reinterpret_cast<float*>(base + 2 * kSumBytes);
-  return {{reinterpret_cast<int32_t*>(base), reinterpret_cast<int32_t*>(base + kSumBytes)},
-          lanes,
-          lanes + kTileTokens * 16,
-          base + kFixedBytes};
-}
-
-// Their rows in tile order should stay in the second-level cache.
-int64_t pieces_at_once(int64_t cols) {
-  const int64_t fit = 16384 / cols;
-  return fit < 1 ? 1 : fit > kMaxPieces ? kMaxPieces : fit;
-}
-
-// How a group of columns is cut for the unit.
-struct TileShape {
-  explicit TileShape(const PackedLayout& layout)
-      : parts(layout.group_size == 128 ? 2 : 1), bytes(layout.group_size == 32 ? 32 : 64) {}
-  int64_t parts;  // tiles of a group and limb
-  int bytes;      // columns of one
+// Of sums two, so that the unit fills one while the other is read.
+struct IntegerScratch {
+  int32_t* sums[2];  // [limb][row][token] of one group
+  float* lanes;      // [row][token] of one chain
+  float* totals;     // [row tile][piece][row][token]
+  IntegerWeights weights;
 };
 
-// Puts the two halves of each lane side by side: the order of the rows of a code tile.
-void interleave_token(const std::byte* token, const PackedLayout& layout, const TileShape& shape,
-                      int64_t index, std::byte* out) {
-  const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-  const __m512i second =
-      _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
-  const int64_t pieces = kPackedBlock / shape.bytes;  // of a block: 2 or 4
-  const int64_t tiles = layout.groups * shape.parts;
+constexpr int64_t kFixedBytes = 2 * 3 * kTile + kTile + kMaxRowTiles * kPairPieces * kTile;
+
+int64_t row_tiles_at_once(int64_t cols) {
+  return panels_at_once(cols);
+}
+
+int64_t integer_scratch_bytes(int64_t cols) {
+  const int64_t blocks = (cols + kPackedBlock - 1) / kPackedBlock;
+  const int64_t scalars = 2 * 16 * round_up_groups((cols + 31) / 32) * 4;
+  return kFixedBytes + row_tiles_at_once(cols) * (blocks * 4 * kTile + scalars);
+}
+
+IntegerScratch integer_scratch(const PackedLayout& layout, std::byte* base) {
+  const int64_t row_tiles = row_tiles_at_once(layout.cols);
+  auto* sums = reinterpret_cast<int32_t*>(base);
+  auto* lanes = reinterpret_cast<float*>(base + 6 * kTile);
+  IntegerWeights weights{};
+  weights.codes = reinterpret_cast<uint8_t*>(base + kFixedBytes);
+  weights.codes_stride = layout.blocks * TileShape(layout).block_tiles() * kTile;
+  weights.scalar_stride = round_up_groups(layout.groups);
+  weights.scales = reinterpret_cast<float*>(weights.codes + row_tiles * weights.codes_stride);
+  weights.biases = weights.scales + row_tiles * 16 * weights.scalar_stride;
+  return {{sums, sums + 3 * kTileFloats}, lanes, lanes + kTileFloats, weights};
+}
+
+template <int kWidth>
+void store_pieces(__m512i low, __m512i high, uint8_t* out);
+
+// Codes of a group: half 0 of its lanes, then half 1.
+template <>
+inline void store_pieces<64>(__m512i low, __m512i high, uint8_t* out) {
+  _mm512_store_si512(out, low);
+  _mm512_store_si512(out + kTile, high);
+}
+template <>
+inline void store_pieces<32>(__m512i low, __m512i high, uint8_t* out) {
+  auto* first = reinterpret_cast<__m256i*>(out);
+  auto* second = reinterpret_cast<__m256i*>(out + kTile);
+  _mm256_store_si256(first, _mm512_castsi512_si256(low));
+  _mm256_store_si256(first + 1, _mm512_castsi512_si256(high));
+  _mm256_store_si256(second, _mm512_extracti64x4_epi64(low, 1));
+  _mm256_store_si256(second + 1, _mm512_extracti64x4_epi64(high, 1));
+}
+template <>
+inline void store_pieces<16>(__m512i low, __m512i high, uint8_t* out) {
+  alignas(64) __m128i parts[8];
+  _mm512_store_si512(parts, low);
+  _mm512_store_si512(parts + 4, high);
+  for (int group = 0; group < 4; ++group) {
+    auto* row = reinterpret_cast<__m128i*>(out + group * kTile);
+    _mm_store_si128(row, parts[group]);
+    _mm_store_si128(row + 1, parts[4 + group]);
+  }
+}
+
+// kWidth: bytes of one half of a group's lanes.
+template <CodeWidth width, int kWidth>
+void unpack_row_tile(const AffineRows& weights, int64_t first, int64_t rows,
+                     const PackedLayout& layout, CodePrefetcher& prefetcher, uint8_t* out) {
+  const CodeDecoder decoder(weights.bits);
+  const int64_t row_bytes = layout.cols * weights.bits / 8;
+  const int64_t tiles = TileShape(layout).block_tiles();
   for (int64_t block = 0; block < layout.blocks; ++block) {
-    for (int64_t limb = 0; limb < layout.limbs; ++limb) {
-      const std::byte* data = token + (block * layout.limbs + limb) * kPackedBlock;
-      const __m512i low = _mm512_load_si512(data);
-      const __m512i high = _mm512_load_si512(data + 64);
-      alignas(64) std::byte bytes[kPackedBlock];
-      _mm512_store_si512(bytes, _mm512_permutex2var_epi32(low, first, high));
-      _mm512_store_si512(bytes + 64, _mm512_permutex2var_epi32(low, second, high));
-      for (int64_t piece = 0; piece < pieces; ++piece) {
-        const int64_t tile = block * pieces + piece;
-        if (tile >= tiles) break;
-        std::byte* row = out + (tile * layout.limbs + limb) * kTileOfX + index * 64;
-        const __m256i lower =
-            _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes + piece * shape.bytes));
-        _mm256_store_si256(reinterpret_cast<__m256i*>(row), lower);
-        if (shape.bytes == 32) continue;
-        const __m256i upper =
-            _mm256_load_si256(reinterpret_cast<const __m256i*>(bytes + piece * 64 + 32));
-        _mm256_store_si256(reinterpret_cast<__m256i*>(row + 32), upper);
-      }
+    const int64_t offset = block * decoder.block_bytes;
+    const int64_t rest = row_bytes - offset;
+    const int64_t bytes = rest < decoder.block_bytes ? rest : decoder.block_bytes;
+    for (int64_t r = 0; r < 16; ++r) {
+      const uint8_t* data =
+          weights.codes + (first + (r < rows ? r : rows - 1)) * weights.codes_stride + offset;
+      prefetcher.fetch_line();
+      const CodeHalves codes = load_codes<width>(data, bytes, decoder);
+      store_pieces<kWidth>(codes.low, codes.high, out + block * tiles * kTile + r * kTileRow);
     }
   }
 }
 
-// Sums of one group for all limbs: [limb][token][16 rows].
-template <int kLimbs>
-void multiply_group(Tiles& tiles, const Panel& panel, const TileShape& shape, int64_t group,
-                    const std::byte* x, int32_t* sums) {
-#pragma GCC unroll 3
-  for (int limb = 0; limb < kLimbs; ++limb) tiles.clear(limb);
-  for (int64_t part = 0; part < shape.parts; ++part) {
-    const int64_t tile = group * shape.parts + part;
-    // A vector holds 4 columns of 16 rows.
-    tiles.load_codes(panel.codes + tile * shape.bytes / 4 * 64);
-#pragma GCC unroll 3
-    for (int limb = 0; limb < kLimbs; ++limb) {
-      tiles.load_x(x + (tile * kLimbs + limb) * kTileOfX);
-      tiles.multiply(limb);
-    }
-  }
-#pragma GCC unroll 3
-  for (int limb = 0; limb < kLimbs; ++limb) tiles.store(limb, sums + limb * kTileTokens * 16);
+template <CodeWidth width>
+void unpack_row_tile(const AffineRows& weights, int64_t first, int64_t rows,
+                     const PackedLayout& layout, CodePrefetcher& prefetcher, uint8_t* out) {
+  if (layout.group_size == 32)
+    return unpack_row_tile<width, 16>(weights, first, rows, layout, prefetcher, out);
+  if (layout.group_size == 64)
+    return unpack_row_tile<width, 32>(weights, first, rows, layout, prefetcher, out);
+  return unpack_row_tile<width, 64>(weights, first, rows, layout, prefetcher, out);
 }
 
-template <int kLimbs>
-void add_to_chain(const Panel& panel, const PackedLayout& layout, const std::byte* const* x,
-                  int64_t count, int64_t group, bool first, const int32_t* sums, float* lanes) {
-  const __m512 scales = _mm512_load_ps(panel.scales + group * 16);
-  const __m512 biases = _mm512_load_ps(panel.biases + group * 16);
-  for (int64_t t = 0; t < count; ++t) {
-    __m512i values[kLimbs];
-    for (int limb = 0; limb < kLimbs; ++limb) {
-      values[limb] = _mm512_load_si512(sums + (limb * kTileTokens + t) * 16);
+void unpack_integer_rows(const AffineRows& weights, int64_t first, int64_t rows,
+                         const PackedLayout& layout, const IntegerWeights& out) {
+  CodePrefetcher prefetcher(weights, first, rows);
+  fetch_scalars(weights.scales, weights.scales_stride, first, rows);
+  fetch_scalars(weights.biases, weights.biases_stride, first, rows);
+  for (int64_t row = 0; row < rows; row += 16) {
+    const int64_t begin = first + row;
+    const int64_t count = rows - row < 16 ? rows - row : 16;
+    uint8_t* codes = out.codes + row / 16 * out.codes_stride;
+    switch (code_width(weights.bits)) {
+      case CodeWidth::kNibble:
+        unpack_row_tile<CodeWidth::kNibble>(weights, begin, count, layout, prefetcher, codes);
+        break;
+      case CodeWidth::kNarrow:
+        unpack_row_tile<CodeWidth::kNarrow>(weights, begin, count, layout, prefetcher, codes);
+        break;
+      case CodeWidth::kWide:
+        unpack_row_tile<CodeWidth::kWide>(weights, begin, count, layout, prefetcher, codes);
+        break;
     }
-    const auto* x_scales = reinterpret_cast<const float*>(x[t] + layout.scales_offset);
-    const auto* x_sums = reinterpret_cast<const float*>(x[t] + layout.sums_offset);
-    const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(lanes + t * 16);
-    const __m512 scale = _mm512_mul_ps(scales, _mm512_set1_ps(x_scales[group]));
-    const __m512 lane = _mm512_fmadd_ps(integer_value(values), scale, before);
-    _mm512_store_ps(lanes + t * 16, _mm512_fmadd_ps(biases, _mm512_set1_ps(x_sums[group]), lane));
+    widen_scalars(weights.scales + begin * weights.scales_stride, weights.scales_stride, count,
+                  weights.scale_format, layout.groups, out.scales + row * out.scalar_stride);
+    widen_scalars(weights.biases + begin * weights.biases_stride, weights.biases_stride, count,
+                  weights.scale_format, layout.groups, out.biases + row * out.scalar_stride);
   }
 }
 
-// Tokens of one pass in pieces of nearly the same size, and the panels they meet.
-struct TilePass {
-  const PackedLayout& layout;
-  const PackedTokens& tokens;
-  std::byte* panels;
-  int64_t rows;
-  int64_t pieces;
-  TileShape shape;
-  TileMemory memory;
-
-  int64_t piece_begin(int64_t piece) const { return tokens.count * piece / pieces; }
-  int64_t piece_count(int64_t piece) const { return piece_begin(piece + 1) - piece_begin(piece); }
-  std::byte* piece_x(int64_t piece) const {
-    return memory.x + piece * layout.groups * shape.parts * layout.limbs * kTileOfX;
-  }
-  float* totals(int64_t panel, int64_t piece) const {
-    return memory.totals + (panel * kMaxPieces + piece) * kTileTokens * 16;
-  }
-};
-
-// One group of one piece and panel.
+// One group of one row tile and piece.
 struct GroupStep {
-  int64_t panel = 0;
+  int64_t row_tile = 0;
   int64_t piece = 0;
   int64_t group = -1;
 };
 
-// Adds the sums of a step to its chain, and a chain that is complete to the totals.
+// Some row tiles against one or two pieces of x.
 template <int kLimbs>
-void finish_step(const TilePass& pass, const GroupStep& step, const int32_t* sums) {
-  const int64_t count = pass.piece_count(step.piece);
-  float* lanes = pass.memory.lanes;
-  add_to_chain<kLimbs>(panel_at(pass.panels, pass.layout, step.panel), pass.layout,
-                       pass.tokens.x + pass.piece_begin(step.piece), count, step.group,
-                       step.group < 16, sums, lanes);
-  if (step.group + 16 < pass.layout.groups) return;
-  float* totals = pass.totals(step.panel, step.piece);
-  const bool first = step.group % 16 == 0;
-  for (int64_t t = 0; t < count; ++t) {
-    const __m512 before = first ? _mm512_setzero_ps() : _mm512_load_ps(totals + t * 16);
-    _mm512_store_ps(totals + t * 16, _mm512_add_ps(before, _mm512_load_ps(lanes + t * 16)));
-  }
-}
+class IntegerPass {
+ public:
+  IntegerPass(Tiles& tiles, const PackedLayout& layout, const IntegerScratch& scratch,
+              const std::byte* x)
+      : tiles_(tiles), layout_(layout), shape_(layout), piece_(layout), scratch_(scratch), x_(x) {}
 
-// Chain by chain, so that the tiles of a chain meet every piece and panel from the first-level
-// cache. The unit works on a step while the vector units finish the one before.
-template <int kLimbs>
-void run_pass(Tiles& tiles, const TilePass& pass) {
-  GroupStep pending;
-  int parity = 0;
-  const int64_t panels = (pass.rows + kPanelRows - 1) / kPanelRows;
-  for (int64_t chain = 0; chain < 16 && chain < pass.layout.groups; ++chain) {
-    for (int64_t panel = 0; panel < panels; ++panel) {
-      for (int64_t piece = 0; piece < pass.pieces; ++piece) {
-        for (int64_t group = chain; group < pass.layout.groups; group += 16) {
-          multiply_group<kLimbs>(tiles, panel_at(pass.panels, pass.layout, panel), pass.shape,
-                                 group, pass.piece_x(piece), pass.memory.sums[parity]);
-          if (pending.group >= 0) {
-            finish_step<kLimbs>(pass, pending, pass.memory.sums[1 - parity]);
+  void run(int64_t row_tiles, int64_t pieces) {
+    const __m512 zero = _mm512_setzero_ps();
+    for (int64_t i = 0; i < row_tiles * kPairPieces * 16; ++i) {
+      _mm512_store_ps(scratch_.totals + i * 16, zero);
+    }
+    // Chain by chain, so that the tiles of a chain meet all others from the first-level cache.
+    for (int64_t chain = 0; chain < 16 && chain < layout_.groups; ++chain) {
+      for (int64_t row_tile = 0; row_tile < row_tiles; ++row_tile) {
+        for (int64_t piece = 0; piece < pieces; ++piece) {
+          for (int64_t group = chain; group < layout_.groups; group += 16) {
+            advance({row_tile, piece, group});
           }
-          pending = {panel, piece, group};
-          parity = 1 - parity;
+        }
+      }
+    }
+    advance({});
+    advance({});
+  }
+
+ private:
+  // The unit multiplies the step before `next` while the vector units finish the one before that.
+  // Loads for `next` stand before the stores of sums: a load waits for older stores to the same
+  // place in a page.
+  void advance(const GroupStep& next) {
+    if (loaded_.group >= 0) multiply();
+    if (next.group >= 0) load(next, 0);
+    if (stored_.group >= 0) finish(stored_, scratch_.sums[1 - parity_]);
+    if (loaded_.group >= 0) store(scratch_.sums[parity_]);
+    stored_ = loaded_;
+    loaded_ = next;
+    parity_ = 1 - parity_;
+  }
+
+  void load(const GroupStep& step, int64_t part) {
+    const int64_t tile = step.group * shape_.parts + part;
+    tiles_.template load<3>(scratch_.weights.codes + step.row_tile * scratch_.weights.codes_stride +
+                            tile * kTile);
+    const std::byte* x = x_ + step.piece * piece_.bytes + tile * kLimbs * kTile;
+    tiles_.template load<4>(x);
+    if constexpr (kLimbs > 1) tiles_.template load<5>(x + kTile);
+    if constexpr (kLimbs > 2) tiles_.template load<6>(x + 2 * kTile);
+  }
+
+  void multiply() {
+    tiles_.template zero<0>();
+    if constexpr (kLimbs > 1) tiles_.template zero<1>();
+    if constexpr (kLimbs > 2) tiles_.template zero<2>();
+    multiply_part();
+    if (shape_.parts == 1) return;
+    load(loaded_, 1);
+    multiply_part();
+  }
+
+  void multiply_part() {
+    tiles_.template multiply_bytes<0, 3, 4>();
+    if constexpr (kLimbs > 1) tiles_.template multiply_bytes<1, 3, 5>();
+    if constexpr (kLimbs > 2) tiles_.template multiply_bytes<2, 3, 6>();
+  }
+
+  void store(int32_t* sums) {
+    tiles_.template store<0>(sums);
+    if constexpr (kLimbs > 1) tiles_.template store<1>(sums + kTileFloats);
+    if constexpr (kLimbs > 2) tiles_.template store<2>(sums + 2 * kTileFloats);
+  }
+
+  void finish(const GroupStep& step, const int32_t* sums) {
+    const bool first = step.group < 16;
+    const bool last = step.group + 16 >= layout_.groups;
+    if (first && last) return add_to_chain<true, true>(step, sums);
+    if (first) return add_to_chain<true, false>(step, sums);
+    if (last) return add_to_chain<false, true>(step, sums);
+    add_to_chain<false, false>(step, sums);
+  }
+
+  // Adds the sums of a step to its chain, and a chain that is complete to the totals.
+  template <bool kFirst, bool kLast>
+  void add_to_chain(const GroupStep& step, const int32_t* sums) {
+    const std::byte* x = x_ + step.piece * piece_.bytes + step.group * kTileRow;
+    const __m512 x_scales = _mm512_load_ps(x + piece_.scales);
+    const __m512 x_sums = _mm512_load_ps(x + piece_.sums);
+    const IntegerWeights& weights = scratch_.weights;
+    const int64_t scalar = step.row_tile * 16 * weights.scalar_stride + step.group;
+    float* totals = scratch_.totals + (step.row_tile * kPairPieces + step.piece) * kTileFloats;
+    float* lanes = scratch_.lanes;
+#pragma GCC unroll 4
+    for (int64_t r = 0; r < 16; ++r) {
+      __m512i values[kLimbs];
+      for (int limb = 0; limb < kLimbs; ++limb) {
+        values[limb] = _mm512_load_si512(sums + limb * kTileFloats + r * 16);
+      }
+      const __m512 scale = _mm512_set1_ps(weights.scales[scalar + r * weights.scalar_stride]);
+      const __m512 bias = _mm512_set1_ps(weights.biases[scalar + r * weights.scalar_stride]);
+      const __m512 before = kFirst ? _mm512_setzero_ps() : _mm512_load_ps(lanes + r * 16);
+      __m512 lane = _mm512_fmadd_ps(integer_value(values), _mm512_mul_ps(scale, x_scales), before);
+      lane = _mm512_fmadd_ps(bias, x_sums, lane);
+      if constexpr (kLast) {
+        lane = _mm512_add_ps(_mm512_load_ps(totals + r * 16), lane);
+        _mm512_store_ps(totals + r * 16, lane);
+      } else {
+        _mm512_store_ps(lanes + r * 16, lane);
+      }
+    }
+  }
+
+  Tiles& tiles_;
+  const PackedLayout& layout_;
+  const TileShape shape_;
+  const PieceLayout piece_;
+  const IntegerScratch& scratch_;
+  const std::byte* x_;
+  GroupStep loaded_;  // its first tiles lie in the unit
+  GroupStep stored_;  // its sums lie in memory
+  int parity_ = 0;
+};
+
+template <int kLimbs>
+void multiply_integer_tiles(const AffineRows& weights, const PackedLayout& layout,
+                            const PackedTokens& tokens, std::byte* base) {
+  const IntegerScratch scratch = integer_scratch(layout, base);
+  const PieceLayout piece(layout);
+  const int64_t pieces = (tokens.count + kTileTokens - 1) / kTileTokens;
+  const int64_t block_rows = row_tiles_at_once(layout.cols) * 16;
+  Tiles tiles;
+  tiles.configure(3, 4, TileShape(layout).depth_bytes);
+  for (int64_t first = 0; first < weights.rows; first += block_rows) {
+    const int64_t rest = weights.rows - first;
+    const int64_t rows = rest < block_rows ? rest : block_rows;
+    unpack_integer_rows(weights, first, rows, layout, scratch.weights);
+    for (int64_t begin = 0; begin < pieces; begin += kPairPieces) {
+      const int64_t count = pieces - begin < kPairPieces ? pieces - begin : kPairPieces;
+      IntegerPass<kLimbs> pass(tiles, layout, scratch, tokens.tiles + begin * piece.bytes);
+      pass.run((rows + 15) / 16, count);
+      for (int64_t row = 0; row < rows; row += 16) {
+        for (int64_t i = 0; i < count; ++i) {
+          store_outputs(scratch.totals + (row / 16 * kPairPieces + i) * kTileFloats, tokens,
+                        (begin + i) * kTileTokens, first + row, rows - row);
         }
       }
     }
   }
-  finish_step<kLimbs>(pass, pending, pass.memory.sums[1 - parity]);
-}
-
-void store_totals(const TilePass& pass) {
-  for (int64_t row = 0; row < pass.rows; row += kPanelRows) {
-    for (int64_t piece = 0; piece < pass.pieces; ++piece) {
-      const float* totals = pass.totals(row / kPanelRows, piece);
-      const int64_t begin = pass.piece_begin(piece);
-      for (int64_t t = 0; t < pass.piece_count(piece); ++t) {
-        _mm512_mask_storeu_ps(pass.tokens.y[begin + t] + pass.tokens.y_offset + row,
-                              row_mask(pass.rows - row), _mm512_load_ps(totals + t * 16));
-      }
-    }
-  }
-}
-
-int64_t panels_bytes(int64_t cols) {
-  const int64_t blocks = (cols + kPackedBlock - 1) / kPackedBlock;
-  return panels_at_once(cols) * panel_bytes(blocks, (cols + 31) / 32);
-}
-
-// All tokens times the first `rows` rows of the panels in scratch.
-void multiply_tokens(const PackedLayout& layout, const PackedTokens& tokens, int64_t rows,
-                     std::byte* scratch) {
-  const TileMemory memory = tile_memory(scratch + panels_bytes(layout.cols));
-  const int64_t most = pieces_at_once(layout.cols) * kTileTokens;
-  Tiles tiles;
-  for (int64_t begin = 0; begin < tokens.count; begin += most) {
-    const int64_t rest = tokens.count - begin;
-    const PackedTokens part = {tokens.x + begin, tokens.y + begin, tokens.y_offset,
-                               rest < most ? rest : most};
-    const int64_t pieces = (part.count + kTileTokens - 1) / kTileTokens;
-    const TilePass pass{layout, part, scratch, rows, pieces, TileShape(layout), memory};
-    for (int64_t piece = 0; piece < pieces; ++piece) {
-      for (int64_t t = 0; t < pass.piece_count(piece); ++t) {
-        interleave_token(part.x[pass.piece_begin(piece) + t], layout, pass.shape, t,
-                         pass.piece_x(piece));
-      }
-    }
-    // Rows of the largest piece; a smaller one's last row is computed from what lies there.
-    tiles.configure(static_cast<int>((part.count + pieces - 1) / pieces), pass.shape.bytes);
-    if (layout.limbs == 1) run_pass<1>(tiles, pass);
-    if (layout.limbs == 2) run_pass<2>(tiles, pass);
-    if (layout.limbs == 3) run_pass<3>(tiles, pass);
-    store_totals(pass);
-  }
   tiles.release();
 }
 
-// From this many tokens on, tiles pay.
-constexpr int64_t kTilePathTokens = 4;
-
-void affine_rows_tiled(const AffineRows& weights, const PackedLayout& layout,
-                       const PackedTokens& tokens, std::byte* scratch) {
+void affine_rows_integer(const AffineRows& weights, const PackedLayout& layout,
+                         const PackedTokens& tokens, std::byte* scratch) {
   if (tokens.count < kTilePathTokens) return affine_dot_avx512(weights, layout, tokens);
-  const int64_t panel_rows = panels_at_once(layout.cols) * kPanelRows;
-  for (int64_t first = 0; first < weights.rows; first += panel_rows) {
-    const int64_t rest = weights.rows - first;
-    const int64_t rows = rest < panel_rows ? rest : panel_rows;
-    for (int64_t row = 0; row < rows; row += kPanelRows) {
-      unpack_panel<TileOrder::kLanes>(weights, first + row,
-                                      rows - row < kPanelRows ? rows - row : kPanelRows, layout,
-                                      panel_at(scratch, layout, row / kPanelRows));
-    }
-    multiply_tokens(layout, {tokens.x, tokens.y, tokens.y_offset + first, tokens.count}, rows,
-                    scratch);
-  }
-}
-
-// x in tile order is largest with groups of 32: a tile for each group and limb.
-int64_t scratch_bytes_tiled(int64_t cols) {
-  return panels_bytes(cols) + kFixedBytes +
-         pieces_at_once(cols) * ((cols + 31) / 32) * 3 * kTileOfX;
+  if (layout.limbs == 1) return multiply_integer_tiles<1>(weights, layout, tokens, scratch);
+  if (layout.limbs == 2) return multiply_integer_tiles<2>(weights, layout, tokens, scratch);
+  multiply_integer_tiles<3>(weights, layout, tokens, scratch);
 }
 
 }  // namespace

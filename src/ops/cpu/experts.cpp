@@ -35,21 +35,23 @@ struct Call {
   Stream& stream;
   int experts_per_token;
   const TensorView& pair_out;
+  int64_t hidden_rows = kBlockRows;  // of a piece of the first region
+  int64_t output_rows = kBlockRows;  // of the second
 };
 
 struct WorkerMemory {
   std::byte* kernel_scratch;
-  float* up_tile;  // [pairs, kBlockRows]
+  std::byte* tiles;  // of x or of the hidden rows
   float** up_rows;
 };
 
 RoleInput pack_role(const LinearKernels& kernels, RoleArithmetic arithmetic, Stream& stream,
                     std::span<const float* const> rows, int64_t first_row, int64_t cols,
                     std::span<const ExpertWork> work) {
-  ActivationPacks packs(rows, cols, arithmetic.limbs);
+  ActivationPacks packs(rows, cols, arithmetic);
   for (const ExpertWork& item : work) {
-    packs.require(stream, item.weights->gate);
-    packs.require(stream, item.weights->up);
+    packs.require(kernels, stream, item.weights->gate);
+    packs.require(kernels, stream, item.weights->up);
   }
   packs.pack(kernels, stream);
   return {packs, arithmetic, first_row};
@@ -61,6 +63,17 @@ void check_item(const ExpertWork& item, int64_t hidden_size, const TensorView& p
                    weights.up.rows == weights.gate.rows && weights.down.cols == weights.gate.rows &&
                    weights.down.rows == pair_out.cols(),
                "expert shapes disagree");
+}
+
+// Output rows of a piece of work: many, so that laying out x for it costs little, but every thread
+// gets dozens of pieces.
+int64_t piece_rows(std::span<const ExpertWork> work, int threads,
+                   WeightMatrix ExpertWeights::* matrix) {
+  constexpr int64_t kPiecesPerThread = 32;
+  constexpr int64_t kMostBlocks = 8;
+  int64_t blocks = 0;
+  for (const ExpertWork& item : work) blocks += blocks_of((item.weights->*matrix).rows, kBlockRows);
+  return kBlockRows * std::clamp<int64_t>(blocks / (kPiecesPerThread * threads), 1, kMostBlocks);
 }
 
 ExpertShare make_share(const Call& call, const ExpertWeights& weights, const RoleInput& role,
@@ -82,10 +95,10 @@ ExpertShare make_share(const Call& call, const ExpertWeights& weights, const Rol
   ExpertShare share{&weights,
                     role.x.gather(call.stream, {rows, size}),
                     {hidden_rows, size},
-                    ActivationPacks({hidden_rows, size}, intermediate, role.arithmetic.limbs),
+                    ActivationPacks({hidden_rows, size}, intermediate, role.arithmetic),
                     {y, size},
                     role.arithmetic.fast};
-  share.hidden.require(call.stream, weights.down);
+  share.hidden.require(call.kernels, call.stream, weights.down);
   share.hidden.clear();
   return share;
 }
@@ -108,8 +121,8 @@ std::span<ExpertShare> make_shares(const Call& call, std::span<const RoleInput> 
       if (pairs.empty()) continue;
       ExpertShare* share =
           std::construct_at(shares + count, make_share(call, *item.weights, role, pairs));
-      share->hidden_end = hidden_end += blocks_of(item.weights->gate.rows, kBlockRows);
-      share->output_end = output_end += blocks_of(item.weights->down.rows, kBlockRows);
+      share->hidden_end = hidden_end += blocks_of(item.weights->gate.rows, call.hidden_rows);
+      share->output_end = output_end += blocks_of(item.weights->down.rows, call.output_rows);
       ++count;
     }
   }
@@ -121,24 +134,30 @@ struct Piece {
   const ExpertShare* share;
   int64_t begin;
 };
-Piece find_piece(std::span<const ExpertShare> shares, int64_t ExpertShare::* end, int64_t piece) {
+Piece find_piece(std::span<const ExpertShare> shares, int64_t ExpertShare::* end, int64_t piece,
+                 int64_t rows) {
   const auto share = std::upper_bound(
       shares.begin(), shares.end(), piece,
       [end](int64_t value, const ExpertShare& candidate) { return value < candidate.*end; });
   const int64_t first = share == shares.begin() ? 0 : *std::prev(share).*end;
-  return {&*share, (piece - first) * kBlockRows};
+  return {&*share, (piece - first) * rows};
 }
 
-// hidden[begin, begin + kBlockRows) = silu(gate x) * (up x), also quantised for `down`.
+// hidden[begin, begin + hidden_rows) = silu(gate x) * (up x), also quantised for `down`.
 void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& memory) {
   const ExpertShare& share = *piece.share;
   const ExpertWeights& weights = *share.weights;
-  const int64_t count = std::min(kBlockRows, weights.gate.rows - piece.begin);
-  multiply_rows(call.kernels, weights.gate.slice_rows(piece.begin, count), share.x,
-                {share.hidden_rows, piece.begin}, share.fast, memory.kernel_scratch);
+  const int64_t count = std::min(call.hidden_rows, weights.gate.rows - piece.begin);
+  ActivationPacks x = share.x;
+  x.build_tiles(call.kernels, weights.gate, memory.tiles);
+  const WeightMatrix up = weights.up.slice_rows(piece.begin, count);
+  const WeightMatrix gate = weights.gate.slice_rows(piece.begin, count);
+  multiply_rows(call.kernels, gate, x, {share.hidden_rows, piece.begin}, share.fast,
+                memory.kernel_scratch, up.codes.data);
   const auto pairs = share.hidden_rows.size();
-  multiply_rows(call.kernels, weights.up.slice_rows(piece.begin, count), share.x,
-                {{memory.up_rows, pairs}, 0}, share.fast, memory.kernel_scratch);
+  x.build_tiles(call.kernels, weights.up, memory.tiles);
+  multiply_rows(call.kernels, up, x, {{memory.up_rows, pairs}, 0}, share.fast,
+                memory.kernel_scratch, gate.codes.data + count * gate.codes.row_bytes);
   const bool quantise = weights.down.format == WeightFormat::kMlxAffine;
   for (size_t i = 0; i < pairs; ++i) {
     float* hidden = share.hidden_rows[i] + piece.begin;
@@ -153,15 +172,21 @@ void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& me
 void compute_output(const Call& call, const Piece& piece, const WorkerMemory& memory) {
   const ExpertShare& share = *piece.share;
   const WeightMatrix& down = share.weights->down;
-  const int64_t count = std::min(kBlockRows, down.rows - piece.begin);
-  multiply_rows(call.kernels, down.slice_rows(piece.begin, count), share.hidden,
-                {share.y, piece.begin}, share.fast, memory.kernel_scratch);
+  const int64_t count = std::min(call.output_rows, down.rows - piece.begin);
+  ActivationPacks hidden = share.hidden;
+  hidden.build_tiles(call.kernels, down, memory.tiles);
+  multiply_rows(call.kernels, down.slice_rows(piece.begin, count), hidden, {share.y, piece.begin},
+                share.fast, memory.kernel_scratch);
 }
 
 std::span<const WorkerMemory> worker_memory(const Call& call, std::span<const ExpertShare> shares) {
   int64_t cols = 0;
   int64_t pairs = 0;
+  int64_t tile_bytes = 0;
   for (const ExpertShare& share : shares) {
+    tile_bytes = std::max({tile_bytes, share.x.tile_bytes(call.kernels, share.weights->gate),
+                           share.x.tile_bytes(call.kernels, share.weights->up),
+                           share.hidden.tile_bytes(call.kernels, share.weights->down)});
     cols = std::max({cols, share.weights->gate.cols, share.weights->down.cols});
     pairs = std::max(pairs, static_cast<int64_t>(share.y.size()));
   }
@@ -170,10 +195,11 @@ std::span<const WorkerMemory> worker_memory(const Call& call, std::span<const Ex
   const int workers = call.stream.threads().size();
   auto* memory = arena.allocate<WorkerMemory>(workers);
   for (int worker = 0; worker < workers; ++worker) {
-    auto* tile = arena.allocate<float>(pairs * kBlockRows);
+    auto* tile = arena.allocate<float>(pairs * call.hidden_rows);
     auto* rows = arena.allocate<float*>(pairs);
-    for (int64_t i = 0; i < pairs; ++i) rows[i] = tile + i * kBlockRows;
-    memory[worker] = {scratch.of(worker), tile, rows};
+    for (int64_t i = 0; i < pairs; ++i) rows[i] = tile + i * call.hidden_rows;
+    auto* tiles = static_cast<std::byte*>(arena.allocate_bytes(static_cast<size_t>(tile_bytes)));
+    memory[worker] = {scratch.of(worker), tiles, rows};
   }
   return {memory, static_cast<size_t>(workers)};
 }
@@ -187,7 +213,13 @@ void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmeti
                "pair_out must have one row for every row and slot");
   for (const ExpertWork& item : work) check_item(item, x.cols(), pair_out);
   const Arena::Scope scope(stream.scratch());
-  const Call call{kernels, stream, experts_per_token, pair_out};
+  const int threads = stream.threads().size();
+  const Call call{kernels,
+                  stream,
+                  experts_per_token,
+                  pair_out,
+                  piece_rows(work, threads, &ExpertWeights::gate),
+                  piece_rows(work, threads, &ExpertWeights::down)};
   const auto rows = row_pointers(stream, x);
   const auto decode = static_cast<size_t>(counts.decode);
   const RoleInput roles[] = {
@@ -205,14 +237,16 @@ void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmeti
   stream.threads().parallel_for(
       shares.back().hidden_end, hidden_turn, [&](int worker, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          compute_hidden(call, find_piece(shares, &ExpertShare::hidden_end, i), memory_of(worker));
+          compute_hidden(call, find_piece(shares, &ExpertShare::hidden_end, i, call.hidden_rows),
+                         memory_of(worker));
         }
       });
   const int64_t output_turn = pieces_per_turn(shares.back().output_end, workers);
   stream.threads().parallel_for(
       shares.back().output_end, output_turn, [&](int worker, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
-          compute_output(call, find_piece(shares, &ExpertShare::output_end, i), memory_of(worker));
+          compute_output(call, find_piece(shares, &ExpertShare::output_end, i, call.output_rows),
+                         memory_of(worker));
         }
       });
 }

@@ -7,8 +7,10 @@
 namespace motley {
 namespace {
 
-// Elements of x in one pass over the weights, about half a megabyte once quantised.
+// Elements of x in one pass over the weights: half a megabyte once quantised, or a whole one as
+// bfloat16, whose weights cost more to unpack.
 constexpr int64_t kRangeElements = 192 * 1024;
+constexpr int64_t kBf16RangeElements = 512 * 1024;
 constexpr int64_t kMinRangeTokens = 32;
 
 struct RoleRows {
@@ -20,9 +22,10 @@ struct RoleRows {
 RoleRows pack_role(const LinearKernels& kernels, RoleArithmetic arithmetic, Stream& stream,
                    std::span<const float* const> rows, int64_t first, int64_t cols,
                    std::span<const LinearTarget> targets) {
-  ActivationPacks packs(rows, cols, arithmetic.limbs);
-  for (const LinearTarget& target : targets) packs.require(stream, target.weights);
+  ActivationPacks packs(rows, cols, arithmetic);
+  for (const LinearTarget& target : targets) packs.require(kernels, stream, target.weights);
   packs.pack(kernels, stream);
+  packs.build_tiles(kernels, stream);
   return {packs, first, arithmetic.fast};
 }
 
@@ -34,27 +37,30 @@ void check_call(const ConstTensorView& x, RowCounts counts, std::span<const Line
   }
 }
 
-// The tokens of one pass over the weights. Their quantised rows stay in the second-level cache
-// while the weights go by; the weights of a few tokens more are cheaper to read again than those
-// rows.
-struct TokenRange {
-  int64_t begin = 0;
-  int64_t end = 0;
-};
+// The tokens of each role in one pass over the weights. Their quantised rows stay in the
+// second-level cache while the weights go by; the weights of a few tokens more are cheaper to read
+// again than those rows.
+int64_t range_tokens(const LinearKernels& kernels, int64_t cols, bool fast) {
+  const int64_t elements = kernels.bfloat16_tiles && fast ? kBf16RangeElements : kRangeElements;
+  return std::max(kMinRangeTokens, elements / cols / kTileTokens * kTileTokens);
+}
 
-// Rows [begin, begin + kSmallBlockRows) of one target for both roles: the block is read once.
+// Rows [begin, begin + kSmallBlockRows) of one target for range `range` of both roles: the block is
+// read once.
 void multiply_block(const LinearKernels& kernels, const LinearTarget& target,
                     std::span<float* const> y, int64_t begin, std::span<const RoleRows> roles,
-                    TokenRange range, std::byte* scratch) {
+                    int64_t range, std::byte* scratch) {
   const int64_t count = std::min(kSmallBlockRows, target.weights.rows - begin);
   const WeightMatrix weights = target.weights.slice_rows(begin, count);
   for (const RoleRows& role : roles) {
-    const int64_t first = std::max(range.begin, role.first);
-    const int64_t tokens = std::min(range.end, role.first + role.x.count()) - first;
+    const int64_t most = range_tokens(kernels, weights.cols, role.fast);
+    const int64_t first = range * most;
+    const int64_t tokens = std::min(most, role.x.count() - first);
     if (tokens <= 0) continue;
-    const auto y_rows = y.subspan(static_cast<size_t>(first), static_cast<size_t>(tokens));
-    multiply_rows(kernels, weights, role.x.slice(first - role.first, tokens), {y_rows, begin},
-                  role.fast, scratch);
+    const auto y_rows =
+        y.subspan(static_cast<size_t>(role.first + first), static_cast<size_t>(tokens));
+    multiply_rows(kernels, weights, role.x.slice(first, tokens), {y_rows, begin}, role.fast,
+                  scratch);
   }
 }
 
@@ -82,17 +88,19 @@ void run_linear(const LinearKernels& kernels, const MatrixArithmetic& arithmetic
     ends[i] = blocks;
   }
   const WorkerScratch scratch(stream, kernels, x.cols());
-  const int64_t range_tokens = std::max(kMinRangeTokens, kRangeElements / x.cols());
-  const int64_t ranges = blocks_of(x.rows(), range_tokens);
+  int64_t ranges = 1;
+  for (const RoleRows& role : roles) {
+    const int64_t most = range_tokens(kernels, x.cols(), role.fast);
+    ranges = std::max(ranges, blocks_of(role.x.count(), most));
+  }
   const int64_t turn = pieces_per_turn(blocks * ranges, stream.threads().size());
   stream.threads().parallel_for(blocks * ranges, turn, [&](int worker, int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t block = piece % blocks;
-      const TokenRange range{piece / blocks * range_tokens, (piece / blocks + 1) * range_tokens};
       const int64_t i = std::upper_bound(ends, ends + target_count, block) - ends;
       const int64_t first = i == 0 ? 0 : ends[i - 1];
       multiply_block(kernels, targets[static_cast<size_t>(i)], y[i],
-                     (block - first) * kSmallBlockRows, roles, range, scratch.of(worker));
+                     (block - first) * kSmallBlockRows, roles, piece / blocks, scratch.of(worker));
     }
   });
 }

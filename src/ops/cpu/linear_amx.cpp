@@ -6,10 +6,11 @@
 namespace motley {
 namespace {
 
-// Tiles 0 to 2: the sums of each limb; 6: codes; 7: x.
+// Assembly instead of intrinsics: those take no template argument as a tile, and some compilers'
+// do not say which memory they touch.
 class Tiles {
  public:
-  void configure(int tokens, int bytes) {
+  void configure(int a, int b, int depth_bytes) {
     struct alignas(64) {
       uint8_t palette = 1;
       uint8_t start_row = 0;
@@ -17,52 +18,55 @@ class Tiles {
       uint16_t row_bytes[16] = {};
       uint8_t rows[16] = {};
     } config;
-    for (int tile = 0; tile < 3; ++tile) set(config, tile, tokens, 64);
-    set(config, 6, bytes / 4, 64);
-    set(config, 7, tokens, bytes);
-    // The intrinsics of some compilers do not say how much they read: keep the stores before them.
-    asm volatile("" : : "r"(&config) : "memory");
-    _tile_loadconfig(&config);
+    for (int tile = 0; tile < 8; ++tile) {
+      config.rows[tile] = static_cast<uint8_t>(tile < b ? 16 : depth_bytes / 4);
+      config.row_bytes[tile] = static_cast<uint16_t>(tile < a || tile >= b ? 64 : depth_bytes);
+    }
+    asm volatile("ldtilecfg %0" : : "m"(config));
   }
-  void release() { _tile_release(); }
-  void load_codes(const uint8_t* data) { _tile_loadd(6, data, 64); }
-  void load_x(const std::byte* data) { _tile_loadd(7, data, 64); }
-  void clear(int limb) {
-    if (limb == 0) _tile_zero(0);
-    if (limb == 1) _tile_zero(1);
-    if (limb == 2) _tile_zero(2);
+  void release() { asm volatile("tilerelease"); }
+  template <int kTileNumber>
+  void load(const void* data) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm%c2"
+                 :
+                 : "r"(data), "r"(kStride), "i"(kTileNumber),
+                   "m"(*static_cast<const Bytes*>(data)));
   }
-  void multiply(int limb) {
-    if (limb == 0) _tile_dpbsud(0, 7, 6);
-    if (limb == 1) _tile_dpbsud(1, 7, 6);
-    if (limb == 2) _tile_dpbsud(2, 7, 6);
+  template <int kTileNumber>
+  void zero() {
+    asm volatile("tilezero %%tmm%c0" : : "i"(kTileNumber));
   }
-  void store(int limb, int32_t* sums) {
-    if (limb == 0) _tile_stored(0, sums, 64);
-    if (limb == 1) _tile_stored(1, sums, 64);
-    if (limb == 2) _tile_stored(2, sums, 64);
+  template <int kTileNumber>
+  void store(void* data) {
+    asm volatile("tilestored %%tmm%c3, (%1,%2,1)"
+                 : "=m"(*static_cast<Bytes*>(data))
+                 : "r"(data), "r"(kStride), "i"(kTileNumber));
+  }
+  template <int c, int a, int b>
+  void multiply_bytes() {
+    asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
+  }
+  template <int c, int a, int b>
+  void multiply_bf16() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(c), "i"(a), "i"(b));
   }
 
  private:
-  template <typename Config>
-  static void set(Config& config, int tile, int rows, int row_bytes) {
-    config.rows[tile] = static_cast<uint8_t>(rows);
-    config.row_bytes[tile] = static_cast<uint16_t>(row_bytes);
-  }
+  static constexpr int64_t kStride = 64;
+  struct Bytes {
+    char bytes[1024];
+  };
 };
 
 }  // namespace
 }  // namespace motley
 
-#include "ops/cpu/affine_amx_inl.h"
+#include "ops/cpu/bf16_amx_inl.h"
 
 namespace motley {
 
 LinearKernels linear_kernels_amx() {
-  LinearKernels kernels = linear_kernels_avx512();
-  kernels.affine_rows = affine_rows_tiled;
-  kernels.scratch_bytes = scratch_bytes_tiled;
-  return kernels;
+  return tiled_kernels();
 }
 
 }  // namespace motley

@@ -10,6 +10,11 @@
 // float(S): one limb a0; two limbs 256 a1 + a0, an exact int32, rounded once; three limbs
 // fma(float(256 a2 + a1), 256, float(a0)). A group that holds NaN or infinity gets 2^-k = NaN.
 //
+// bfloat16 tiles: where LinearKernels::bfloat16_tiles is set, prefill rows of the fast profile meet
+// 4-bit codes in groups of 64 or 128 as w = bfloat16(fma(s, q, b)) and bfloat16(x), both rounded to
+// nearest even. y is a float32 sum over steps of 32 columns in ascending order, each step the sum
+// of two chains of 16 products (the steps' columns: PackedLayout).
+//
 // Float weights: lane[k % 16] = fma(w, x, lane[k % 16]) for ascending k, the lanes summed as above.
 //
 // Thread rule: kernels have no state; concurrent calls need different scratch and outputs.
@@ -37,6 +42,7 @@ struct AffineRows {
   int32_t bits = 4;
   int32_t group_size = 64;
   ScalarFormat scale_format = ScalarFormat::kBf16;
+  const uint8_t* next = nullptr;  // codes that the thread will probably read after these
 };
 
 struct FloatRows {
@@ -54,6 +60,8 @@ struct FloatRows {
 //           byte r / 2. Elements beyond cols are 0.
 //   scales: float 2^-k per group, sums: float(sum X) * 2^-k per group; padded with 0 to a multiple
 //           of 16 groups.
+// With bf16 set there are no limbs and scales: for each block of 128 elements 4 steps of 64 bytes;
+// step j holds elements j, 4 + j, 8 + j, ... of the block as bfloat16.
 struct PackedLayout {
   int64_t cols = 0;
   int64_t groups = 0;
@@ -64,6 +72,7 @@ struct PackedLayout {
   int32_t group_size = 64;
   int32_t limbs = 3;
   bool nibble_order = true;
+  bool bf16 = false;
 };
 
 constexpr int64_t kPackedBlock = 128;
@@ -75,6 +84,7 @@ struct PackedTokens {
   float* const* y = nullptr;            // output n of token t goes to y[t][y_offset + n]
   int64_t y_offset = 0;
   int64_t count = 0;
+  const std::byte* tiles = nullptr;  // the same rows as build_tiles lays them out
 };
 struct FloatTokens {
   const float* const* x = nullptr;
@@ -96,7 +106,17 @@ struct LinearKernels {
   void (*silu_multiply)(float* inout, const float* up, int64_t count) = nullptr;
   // Bytes of 64-byte aligned scratch for weights of `cols` columns.
   int64_t (*scratch_bytes)(int64_t cols) = nullptr;
+
+  // Sets with a tile unit: x in the order of that unit, built once for all weights that it meets.
+  // Bytes that build_tiles writes for so many rows; 0: affine_rows takes such rows without tiles.
+  int64_t (*tile_bytes)(const PackedLayout& layout, int64_t count) = nullptr;
+  void (*build_tiles)(const PackedLayout& layout, const std::byte* const* x, int64_t count,
+                      std::byte* tiles) = nullptr;
+  bool bfloat16_tiles = false;
 };
+
+// Tokens of a tile: build_tiles lays out one piece of so many after the other.
+constexpr int64_t kTileTokens = 16;
 
 LinearKernels linear_kernels_portable();
 LinearKernels linear_kernels_avx2();
