@@ -11,17 +11,13 @@ namespace motley {
 Result<AlignedBuffer> AlignedBuffer::allocate(size_t bytes) {
   AlignedBuffer buffer;
   if (bytes == 0) return buffer;
-  const bool huge = bytes >= kHugePageBytes;
-  const size_t unit = huge ? kHugePageBytes : kAlignment;
+  const size_t unit = bytes >= kHugePageBytes ? kHugePageBytes : kAlignment;
   if (bytes > SIZE_MAX - unit) return resource_exhausted("allocation size overflows");
   const size_t mapped = (bytes + unit - 1) / unit * unit;
-  void* place = huge ? reserve_huge_aligned(mapped) : nullptr;
-  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (place != nullptr ? MAP_FIXED : 0);
-  void* memory = mmap(place, mapped, PROT_READ | PROT_WRITE, flags, -1, 0);
+  void* memory = map_aligned(mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
   if (memory == MAP_FAILED) {
     return resource_exhausted("cannot allocate " + std::to_string(bytes) + " bytes");
   }
-  if (huge) madvise(memory, mapped, MADV_HUGEPAGE);  // a hint; failure is harmless
   buffer.data_ = std::unique_ptr<std::byte, Unmap>(static_cast<std::byte*>(memory), Unmap(mapped));
   buffer.size_ = bytes;
   return buffer;

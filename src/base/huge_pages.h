@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace motley {
 
@@ -22,9 +23,29 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 // the address space is spent.
 std::byte* reserve_huge_aligned(size_t bytes);
 
-// How much of a region is mapped by pages of 2 MiB. Counts whole mappings that begin inside the
-// region. 0 where the kernel does not tell. `smaps` is a parameter for tests.
-uint64_t huge_mapped_bytes(std::span<const std::byte> region,
-                           const std::string& smaps = "/proc/self/smaps");
+// mmap at an offset of 0, for `bytes` of at least 1. What is large enough gets an aligned address
+// and asks for huge pages (a hint). MAP_FAILED and errno as of mmap, nothing left behind.
+void* map_aligned(size_t bytes, int protection, int flags, int descriptor);
+
+// How much of each mapping of this process lies in pages of 2 MiB, as of construction. The kernel
+// walks the page tables for it, so one look serves many regions.
+class HugeMappings {
+ public:
+  explicit HugeMappings(const std::string& smaps = "/proc/self/smaps");  // a parameter for tests
+  // Of the mappings that begin inside the region; 0 where the kernel does not tell.
+  uint64_t bytes_in(std::span<const std::byte> region) const;
+
+ private:
+  struct Mapping {
+    uintptr_t begin = 0;
+    uint64_t huge_bytes = 0;
+  };
+  std::vector<Mapping> mappings_;
+};
+
+inline uint64_t huge_mapped_bytes(std::span<const std::byte> region,
+                                  const std::string& smaps = "/proc/self/smaps") {
+  return HugeMappings(smaps).bytes_in(region);
+}
 
 }  // namespace motley

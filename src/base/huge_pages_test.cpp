@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <fstream>
 
 #include "base/aligned_buffer.h"
@@ -26,6 +27,21 @@ TEST(HugePages, ReservesAlignedAddressesThatCanBeReplaced) {
 TEST(HugePages, RefusesWhatNoAddressSpaceHolds) {
   EXPECT_EQ(reserve_huge_aligned(SIZE_MAX - 4095), nullptr);
   EXPECT_EQ(reserve_huge_aligned(size_t{1} << 62), nullptr);
+}
+
+TEST(HugePages, MapsLargeRegionsAlignedAndLeavesNothingBehindOnFailure) {
+  void* memory =
+      map_aligned(kHugePageBytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+  ASSERT_NE(memory, MAP_FAILED);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % kHugePageBytes, 0u);
+  static_cast<std::byte*>(memory)[kHugePageBytes] = std::byte{1};
+  EXPECT_EQ(munmap(memory, kHugePageBytes + 1), 0);
+  // No such file: more address space than the machine has would be gone otherwise.
+  constexpr size_t kLarge = size_t{1} << 44;
+  for (int i = 0; i < 64; ++i) {
+    EXPECT_EQ(map_aligned(kLarge, PROT_READ, MAP_SHARED, -1), MAP_FAILED);
+    EXPECT_EQ(errno, EBADF);
+  }
 }
 
 TEST(HugePages, CountsOnlyMappingsInsideTheRegion) {

@@ -100,14 +100,9 @@ Result<MappedFile> MappedFile::map(FaultPoints& faults, File file) {
   if (file.size() == 0) return corrupt(file.name() + ": is empty");
   MappedFile mapped(std::move(file));
   const auto bytes = static_cast<size_t>(mapped.file_.size());
-  const bool huge = bytes >= kHugePageBytes;
-  void* place = huge ? reserve_huge_aligned((bytes + kPage - 1) / kPage * kPage) : nullptr;
-  const int flags = MAP_SHARED | (place != nullptr ? MAP_FIXED : 0);
-  void* memory = mmap(place, bytes, PROT_READ, flags, mapped.file_.descriptor(), 0);
+  void* memory = map_aligned(bytes, PROT_READ, MAP_SHARED, mapped.file_.descriptor());
   if (memory == MAP_FAILED) return io_error(mapped.file_.name(), errno);
   mapped.mapping_ = {static_cast<const std::byte*>(memory), Unmap(bytes)};
-  // A hint: faults then read and map 2 MiB at a time where the file system can.
-  if (huge) madvise(memory, bytes, MADV_HUGEPAGE);
   MOTLEY_ASSIGN_OR_RETURN(mapped.guard_, SigbusGuard::watch(mapped.bytes(), mapped.file_.name()));
   return mapped;
 }

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
-#include <algorithm>
+#include <optional>
 
 #include "base/huge_pages.h"
 #include "base/system_memory.h"
@@ -61,13 +61,15 @@ bool reading_again_helps(const MappedFile& shard) {
 
 Result<int64_t> widen_page_cache(Context& context, std::span<const MappedFile> shards,
                                  const Ranges& ranges, const WidenOptions& options) {
+  std::optional<HugeMappings> mappings;
   Ranges again;
   std::vector<const MappedFile*> files;
   for (const MappedFile& shard : shards) {
     const Ranges own = ranges_of(shard, ranges);
     const int64_t needed = total_bytes(own);
     if (needed < options.worthwhile_bytes) continue;
-    const auto huge = static_cast<double>(huge_mapped_bytes(shard.bytes()));
+    if (!mappings) mappings.emplace();
+    const auto huge = static_cast<double>(mappings->bytes_in(shard.bytes()));
     if (huge >= kEnough * static_cast<double>(needed)) continue;
     again.insert(again.end(), own.begin(), own.end());
     files.push_back(&shard);

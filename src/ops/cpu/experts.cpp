@@ -232,8 +232,7 @@ void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmeti
   const auto memory_of = [&](int worker) -> const WorkerMemory& {
     return memory[static_cast<size_t>(worker)];
   };
-  const int workers = stream.threads().size();
-  const int64_t hidden_turn = pieces_per_turn(shares.back().hidden_end, workers);
+  const int64_t hidden_turn = pieces_per_turn(shares.back().hidden_end, threads);
   stream.threads().parallel_for(
       shares.back().hidden_end, hidden_turn, [&](int worker, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
@@ -241,7 +240,7 @@ void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmeti
                          memory_of(worker));
         }
       });
-  const int64_t output_turn = pieces_per_turn(shares.back().output_end, workers);
+  const int64_t output_turn = pieces_per_turn(shares.back().output_end, threads);
   stream.threads().parallel_for(
       shares.back().output_end, output_turn, [&](int worker, int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; ++i) {
