@@ -101,7 +101,9 @@ ConstTensorView RouteForcer::router_logits(int layer, const Batch& batch, const 
     const RouteChoice* choice = table_.find(layer, position);
     const bool force = choice != nullptr && choice->gap < below_;
     rows.push_back(force ? choice : nullptr);
-    if (force) width = choice->experts.size();
+    if (!force) continue;
+    width = choice->experts.size();
+    ++forced_rows_;
   }
   if (width == 0) return {};
   forced_.assign(rows.size() * width, -1);

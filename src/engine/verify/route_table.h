@@ -63,11 +63,13 @@ class RouteForcer : public StepObserver {
   bool wants_activations() const override { return true; }
   ConstTensorView router_logits(int layer, const Batch& batch,
                                 const ConstTensorView& logits) override;
+  int64_t forced_rows() const { return forced_rows_; }  // so far
 
  private:
   const RouteTable& table_;
   double below_;
   std::vector<int32_t> forced_;
+  int64_t forced_rows_ = 0;
 };
 
 }  // namespace motley

@@ -45,6 +45,7 @@ class TraceObserver final : public StepObserver {
   }
 
   RouteTable take_routes() { return std::move(recorder_.table()); }
+  int64_t forced_rows() const { return forcer_ ? forcer_->forced_rows() : 0; }
 
  private:
   const TraceRequest& request_;
@@ -81,6 +82,7 @@ class Tracer {
     runner_.keep_hidden(false);
     MOTLEY_RETURN_IF_ERROR(decode());
     trace_.routes = observer_.take_routes();
+    trace_.forced_rows = observer_.forced_rows();
     return std::move(trace_);
   }
 

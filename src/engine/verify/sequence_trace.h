@@ -24,6 +24,7 @@ struct TraceRequest {
 struct SequenceTrace {
   int64_t vocab = 0;
   int64_t hidden = 0;
+  int64_t forced_rows = 0;                 // choices taken from forced_routes
   std::vector<float> logits;               // [prompt, vocab]
   std::vector<std::vector<float>> layers;  // per layer [prompt, hidden]
   RouteTable routes;                       // trunk, then draft layers; prompt and continuation

@@ -137,9 +137,6 @@ class ExpectedVerifier {
     if (!on_its_own && report_.routed_rows > 0) {
       report_.fast_alone = {{totals.loss_error(), totals.row_error()}};
       MOTLEY_ASSIGN_OR_RETURN(totals, run_fast(*fast, labels, true));
-      for (const auto& [label, routes] : routes_) {
-        report_.fast_forced_rows += routes.near_ties(kFastNearTie);
-      }
     }
     if (totals.losses > 0) {
       add_fast_row("mean loss", totals.losses, totals.loss_error(), kFastLossLimit);
@@ -160,6 +157,7 @@ class ExpectedVerifier {
       request.forced_routes = force ? &routes_.at(label) : nullptr;
       request.forced_below = kFastNearTie;
       MOTLEY_ASSIGN_OR_RETURN(const SequenceTrace trace, trace_sequence(fast, request));
+      report_.fast_forced_rows += trace.forced_rows;
       add_fast_label(expected_, label, trace, &totals);
     }
     return totals;

@@ -81,8 +81,7 @@ std::string VerifyReport::table() const {
   if (fast_alone) {
     text += fmt::format(
         "fast with {} routing choices of the reference, each decided by less than 1/512; on its "
-        "own "
-        "the mean loss differs by {:.1e} and the greatest logit on {:.1f} % of rows\n",
+        "own the mean loss differs by {:.1e} and the greatest logit on {:.1f} % of rows\n",
         fast_forced_rows, fast_alone->loss, 100 * fast_alone->rows);
   }
   const auto off =
