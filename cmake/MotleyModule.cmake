@@ -49,6 +49,9 @@ function(motley_module name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE motley_${name} ${MOTLEY_TEST_LIBRARIES})
     target_compile_definitions(${name}_test PRIVATE MOTLEY_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
+    if(MOTLEY_SANITIZE OR CMAKE_CROSSCOMPILING)
+      target_compile_definitions(${name}_test PRIVATE MOTLEY_SLOW_CODE)
+    endif()
     target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests")
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
                          PROPERTIES TIMEOUT 600 LABELS unit)
@@ -90,8 +93,12 @@ function(motley_isa_flags file keep)
     set(${keep} FALSE PARENT_SCOPE)
     return()
   endif()
-  # -O2 even in debug trees: an unoptimised kernel file may emit weak copies of shared inline
+  # Optimised even in debug trees: an unoptimised kernel file may emit weak copies of shared inline
   # functions in an instruction set that the machine lacks.
-  set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS
-                              "${MOTLEY_ISA_FLAGS_${isa}};-O3;-fno-math-errno")
+  set(flags "${MOTLEY_ISA_FLAGS_${isa}};-O3;-fno-math-errno")
+  # The unrolled loops load so often that clang takes minutes over checks written out in place.
+  if(MOTLEY_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    list(APPEND flags "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
+  endif()
+  set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}")
 endfunction()

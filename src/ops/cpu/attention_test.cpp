@@ -6,6 +6,7 @@
 
 #include "ops/attention_test_util.h"
 #include "ops/cpu/cpu_test_util.h"
+#include "support/random_cases.h"
 
 namespace motley {
 namespace {
@@ -73,7 +74,7 @@ class CpuAttentionTest : public CpuOpsTest {
 };
 
 TEST_P(CpuAttentionTest, HeadNormRotaryMatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const int64_t dim = random.integer(2, 130);
@@ -117,7 +118,7 @@ TEST_P(CpuAttentionTest, CacheKeepsWhatWasWritten) {
 
 // Decode and prefill rows, whole caches and shards, several sequences in a batch.
 TEST_P(CpuAttentionTest, AttendMatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const AttentionCase c = random_case(random);
@@ -207,7 +208,7 @@ TEST_P(CpuAttentionTest, LaterTokensLeaveNoTrace) {
 }
 
 TEST_P(CpuAttentionTest, PartialsOfShardsMergeToTheWhole) {
-  for (uint64_t seed = 0; seed < 60; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(60); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const AttentionCase c{1, static_cast<int>(random.integer(1, 4)), 24, DType::kF32};

@@ -1,5 +1,6 @@
 // Tolerance: kernel products and a silu, a few roundings of 2^-24 of the largest term each.
 #include "ops/cpu/cpu_test_util.h"
+#include "support/random_cases.h"
 
 namespace motley {
 namespace {
@@ -23,7 +24,7 @@ class CpuConvolutionTest : public CpuOpsTest {
 };
 
 TEST_P(CpuConvolutionTest, MatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const int64_t channels = random.integer(1, 600);

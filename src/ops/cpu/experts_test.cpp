@@ -6,6 +6,7 @@
 #include "ops/cpu/linear_test_util.h"
 #include "ops/reference/reference_math.h"
 #include "ops/reference/reference_ops.h"
+#include "support/random_cases.h"
 
 namespace motley {
 namespace {
@@ -150,7 +151,7 @@ Expected expect(ExpertsCase& test, NumericProfile profile) {
 
 TEST(Experts, WithinBoundsOfTheReference) {
   TestRng rng(20260102);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < random_cases(200); ++i) {
     ExpertsCase test = random_case(rng);
     const NumericProfile profile = kProfiles[i % 2];
     Expected expected = expect(test, profile);
@@ -172,7 +173,7 @@ bool same_storage(const TestRows<float>& a, const TestRows<float>& b) {
 
 TEST(Experts, BitsDoNotDependOnThreadsOrWaves) {
   TestRng rng(4);
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < random_cases(40); ++i) {
     ExpertsCase test = random_case(rng);
     const NumericProfile profile = kProfiles[i % 2];
     for (const KernelSet& set : testable_kernels()) {
@@ -193,7 +194,7 @@ TEST(Experts, BitsDoNotDependOnThreadsOrWaves) {
 
 TEST(Experts, ARowAloneHasTheBitsOfTheBatch) {
   TestRng rng(9);
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < random_cases(40); ++i) {
     ExpertsCase test = random_case(rng);
     const NumericProfile profile = kProfiles[i % 2];
     const int64_t row = uniform(rng, 0, test.counts.total() - 1);

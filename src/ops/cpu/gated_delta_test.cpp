@@ -3,6 +3,7 @@
 // scale covers some hundred tokens.
 #include "ops/cpu/cpu_test_util.h"
 #include "ops/delta_test_util.h"
+#include "support/random_cases.h"
 
 namespace motley {
 namespace {
@@ -84,13 +85,13 @@ class CpuGatedDeltaTest : public CpuOpsTest {
 };
 
 TEST_P(CpuGatedDeltaTest, RecurrentMatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     compare(table_.gated_delta.recurrent, reference_.gated_delta.recurrent, seed, 40);
   }
 }
 
 TEST_P(CpuGatedDeltaTest, ChunkedMatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     compare(table_.gated_delta.chunked, reference_.gated_delta.chunked, seed, 90);
   }
 }

@@ -4,6 +4,7 @@
 
 #include "ops/cpu/linear_test_util.h"
 #include "ops/reference/reference_ops.h"
+#include "support/random_cases.h"
 
 namespace motley {
 
@@ -104,20 +105,24 @@ void expect_within(TestRows<float>& y, TestRows<double>& expected, TestRows<doub
 
 TEST(Linear, WithinBoundsOfTheReference) {
   TestRng rng(20260101);
-  for (int i = 0; i < 200; ++i) {
+  for (int i = 0; i < random_cases(200); ++i) {
     LinearCase test = random_case(rng);
-    for (size_t target = 0; target < test.matrices.size(); ++target) {
-      const WeightMatrix& weights = test.matrices[target].view;
-      TestRows<double> expected = reference_product(weights, test.x);
-      TestRows<double> magnitude = absolute_products(weights, test.x);
-      for (const KernelSet& set : testable_kernels()) {
-        for (const NumericProfile profile : kProfiles) {
-          SCOPED_TRACE(set.name + " " + std::string(numeric_profile_name(profile)) + " case " +
-                       std::to_string(i));
-          expect_within(multiply(set.kernels, profile, test)[target], expected, magnitude,
-                        error_factor(profile, weights.cols));
-          if (HasFatalFailure()) return;
+    std::vector<TestRows<double>> expected;
+    std::vector<TestRows<double>> magnitude;
+    for (const TestMatrix& matrix : test.matrices) {
+      expected.push_back(reference_product(matrix.view, test.x));
+      magnitude.push_back(absolute_products(matrix.view, test.x));
+    }
+    for (const KernelSet& set : testable_kernels()) {
+      for (const NumericProfile profile : kProfiles) {
+        SCOPED_TRACE(set.name + " " + std::string(numeric_profile_name(profile)) + " case " +
+                     std::to_string(i));
+        auto y = multiply(set.kernels, profile, test);
+        for (size_t target = 0; target < y.size(); ++target) {
+          expect_within(y[target], expected[target], magnitude[target],
+                        error_factor(profile, test.x.view.cols()));
         }
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -125,7 +130,7 @@ TEST(Linear, WithinBoundsOfTheReference) {
 
 TEST(Linear, ARowDependsOnNothingButItself) {
   TestRng rng(7);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < random_cases(60); ++i) {
     LinearCase test = random_case(rng);
     for (const KernelSet& set : testable_kernels()) {
       const NumericProfile profile = kProfiles[i % 2];
@@ -175,7 +180,7 @@ bool has_common_bits(const LinearKernels& kernels, NumericProfile profile, const
 TEST(Linear, AffineBitsAreTheSameOnEveryInstructionSet) {
   TestRng rng(11);
   const std::vector<KernelSet> sets = testable_kernels();
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < random_cases(100); ++i) {
     LinearCase test = random_case(rng, 1);
     if (test.matrices[0].view.format != WeightFormat::kMlxAffine) continue;
     for (const NumericProfile profile : kProfiles) {

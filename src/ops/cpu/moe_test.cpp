@@ -1,4 +1,5 @@
 #include "ops/cpu/cpu_test_util.h"
+#include "support/random_cases.h"
 
 namespace motley {
 namespace {
@@ -16,7 +17,7 @@ class CpuMoeTest : public CpuOpsTest {};
 
 // Weights carry an exponential and a division: 1e-6 relative.
 TEST_P(CpuMoeTest, RoutingMatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const int64_t experts = random.integer(1, 520);
@@ -67,7 +68,7 @@ TEST_P(CpuMoeTest, NotANumberStillChoosesDistinctExperts) {
 }
 
 TEST_P(CpuMoeTest, CombineMatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const int64_t rows = random.integer(1, 6);

@@ -1,6 +1,7 @@
 // Tolerances: a sum of n squares in float32 is off by at most n/16 roundings in sequence, far below
 // the 1e-5 relative allowed; element-wise results carry a handful of roundings of 2^-24 each.
 #include "ops/cpu/cpu_test_util.h"
+#include "support/random_cases.h"
 
 namespace motley {
 namespace {
@@ -11,7 +12,7 @@ constexpr double kRelative = 2e-6;
 class CpuNormTest : public CpuOpsTest {};
 
 TEST_P(CpuNormTest, RmsNormMatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const Shape shape{random.integer(1, 9), random.integer(1, 700)};
@@ -31,7 +32,7 @@ TEST_P(CpuNormTest, RmsNormMatchesTheReference) {
 }
 
 TEST_P(CpuNormTest, GatedRmsNormMatchesTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const int64_t dim = random.integer(1, 150);
@@ -49,7 +50,7 @@ TEST_P(CpuNormTest, GatedRmsNormMatchesTheReference) {
 }
 
 TEST_P(CpuNormTest, ElementWiseOpsMatchTheReference) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);
     TestRandom random(seed);
     const Shape shape{random.integer(1, 9), random.integer(1, 300)};
