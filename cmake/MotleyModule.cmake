@@ -98,7 +98,7 @@ function(motley_isa_flags file keep)
   set(flags "${MOTLEY_ISA_FLAGS_${isa}};-O3;-fno-math-errno")
   # The unrolled loops load so often that clang takes minutes over checks written out in place.
   if(MOTLEY_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    list(APPEND flags "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
+    list(APPEND flags -mllvm -asan-instrumentation-with-call-threshold=0)
   endif()
   set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}")
 endfunction()
