@@ -18,6 +18,9 @@ namespace {
 // About 20 to 50 microseconds: longer than the gap between two ops of a step.
 constexpr int kSpins = 4000;
 
+// In the place of a grain: ranges that shrink.
+constexpr int64_t kShrinking = 0;
+
 void pause_cpu() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -51,7 +54,7 @@ struct ThreadPool::State {
   // The loop being run; written before `generation` is advanced.
   Body* body = nullptr;
   int64_t count = 0;
-  int64_t grain = 1;
+  int64_t grain = kShrinking;
 
   alignas(64) std::atomic<uint32_t> generation{0};
   alignas(64) std::atomic<int64_t> next{0};
@@ -59,10 +62,21 @@ struct ThreadPool::State {
   alignas(64) std::atomic<bool> stopping{false};
 
   void run_pieces(int worker) {
+    if (grain == kShrinking) return run_ranges(worker);
     for (;;) {
       const int64_t begin = next.fetch_add(grain, std::memory_order_relaxed);
       if (begin >= count) return;
       (*body)(worker, begin, std::min(begin + grain, count));
+    }
+  }
+
+  void run_ranges(int worker) {
+    int64_t begin = next.load(std::memory_order_relaxed);
+    while (begin < count) {
+      const int64_t end = begin + std::max<int64_t>(1, (count - begin) / (2 * size));
+      if (!next.compare_exchange_weak(begin, end, std::memory_order_relaxed)) continue;
+      (*body)(worker, begin, end);
+      begin = next.load(std::memory_order_relaxed);
     }
   }
 
@@ -116,6 +130,16 @@ void ThreadPool::parallel_for(int64_t count, int64_t grain, Body body) {
     }
     return;
   }
+  run(count, grain, body);
+}
+
+void ThreadPool::parallel_ranges(int64_t count, Body body) {
+  if (count <= 0) return;
+  if (state_->size == 1 || count == 1) return body(0, 0, count);
+  run(count, kShrinking, body);
+}
+
+void ThreadPool::run(int64_t count, int64_t grain, Body body) {
   State& state = *state_;
   state.body = &body;
   state.count = count;

@@ -32,7 +32,13 @@ class ThreadPool {
   // Cuts [0, count) into pieces of at most `grain` and runs them all; returns when done.
   void parallel_for(int64_t count, int64_t grain, Body body);
 
+  // The same in ranges that shrink: each is half of an even share of what is left, at least one.
+  // A worker stays with neighbours in memory for long, and all end at nearly the same time.
+  void parallel_ranges(int64_t count, Body body);
+
  private:
+  void run(int64_t count, int64_t grain, Body body);
+
   struct State;
   std::unique_ptr<State> state_;
 };

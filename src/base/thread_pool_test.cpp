@@ -26,6 +26,25 @@ TEST(ThreadPool, RunsEveryIndexOnce) {
   }
 }
 
+TEST(ThreadPool, RangesCoverEveryIndexOnceAndShrink) {
+  for (const int threads : {1, 2, 5}) {
+    ThreadPool pool({.threads = threads, .pin = false});
+    for (const int64_t count : {0, 1, 2, 501}) {
+      std::vector<std::atomic<int>> hits(static_cast<size_t>(count));
+      pool.parallel_ranges(count, [&](int worker, int64_t begin, int64_t end) {
+        ASSERT_LT(worker, threads);
+        ASSERT_LT(begin, end);
+        // At most half of an even share of what was left when the range was taken.
+        if (threads > 1 && count > 1) {
+          EXPECT_EQ(end - begin, std::max<int64_t>(1, (count - begin) / (2 * threads)));
+        }
+        for (int64_t i = begin; i < end; ++i) hits[static_cast<size_t>(i)]++;
+      });
+      for (const auto& hit : hits) EXPECT_EQ(hit.load(), 1);
+    }
+  }
+}
+
 TEST(ThreadPool, ManyShortLoopsFinish) {
   ThreadPool pool({.threads = 3, .pin = false});
   std::atomic<int64_t> total{0};

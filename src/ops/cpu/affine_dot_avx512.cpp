@@ -123,7 +123,7 @@ struct RowDot {
       const uint8_t* data = codes + i * kBlocks * bytes;
 #pragma GCC unroll 16
       for (int block = 0; block < kBlocks; ++block) {
-        _mm_prefetch(data + block * bytes + kPrefetchBytes, _MM_HINT_T0);
+        fetch_ahead(data + block * bytes);
         const CodeHalves halves = load_codes<width>(data + block * bytes, bytes, decoder);
         for (int t = 0; t < kTokens; ++t) {
           sums[t].add(block, halves, x[t] + (i * kBlocks + block) * kStep);
@@ -144,7 +144,7 @@ struct RowDot {
       const int of_row = block % (kBlocks / 2);
       const uint8_t* data =
           weights.codes + (block < kBlocks / 2 ? n : m) * weights.codes_stride + of_row * bytes;
-      _mm_prefetch(data + kPrefetchBytes, _MM_HINT_T0);
+      fetch_ahead(data);
       const CodeHalves halves = load_codes<width>(data, bytes, decoder);
       for (int t = 0; t < kTokens; ++t) sums[t].add(block, halves, x[t] + of_row * kStep);
     }
@@ -209,14 +209,21 @@ struct RowDot {
     }
   }
 
+  // To the second-level cache in time, to the first just before use.
+  static void fetch_ahead(const uint8_t* codes) {
+    _mm_prefetch(codes + kFarBytes, _MM_HINT_T1);
+    _mm_prefetch(codes + kPrefetchBytes, _MM_HINT_T0);
+  }
+
   static constexpr int64_t kPrefetchBytes = 4096;
+  static constexpr int64_t kFarBytes = 16384;
   static constexpr int64_t kPrefetchRows = 8;  // of scales and biases
 };
 
 template <CodeWidth width, int kGroupSize, int kLimbs, int kTokens>
-void dot_tokens(const AffineRows& weights, const PackedLayout& layout, const PackedTokens& tokens,
-                int64_t first_token, int64_t first_row) {
-  RowDot<width, kGroupSize, kLimbs, kTokens> dot{weights, layout, CodeDecoder(weights.bits), {}};
+void dot_tokens(const AffineRows& weights, const PackedLayout& layout, const CodeDecoder& decoder,
+                const PackedTokens& tokens, int64_t first_token, int64_t first_row) {
+  RowDot<width, kGroupSize, kLimbs, kTokens> dot{weights, layout, decoder, {}};
   for (int t = 0; t < kTokens; ++t) dot.x[t] = tokens.x[first_token + t];
   const int64_t rows = weights.rows - first_row < 16 ? weights.rows - first_row : 16;
   alignas(64) float lanes[kTokens][16][16];
@@ -243,13 +250,14 @@ void dot_tokens(const AffineRows& weights, const PackedLayout& layout, const Pac
 
 template <CodeWidth width, int kGroupSize, int kLimbs>
 void dot_rows(const AffineRows& weights, const PackedLayout& layout, const PackedTokens& tokens) {
+  const CodeDecoder decoder(weights.bits);
   for (int64_t row = 0; row < weights.rows; row += 16) {
     int64_t t = 0;
     for (; t + 2 <= tokens.count; t += 2) {
-      dot_tokens<width, kGroupSize, kLimbs, 2>(weights, layout, tokens, t, row);
+      dot_tokens<width, kGroupSize, kLimbs, 2>(weights, layout, decoder, tokens, t, row);
     }
     if (t < tokens.count) {
-      dot_tokens<width, kGroupSize, kLimbs, 1>(weights, layout, tokens, t, row);
+      dot_tokens<width, kGroupSize, kLimbs, 1>(weights, layout, decoder, tokens, t, row);
     }
   }
 }

@@ -40,7 +40,8 @@ struct DeltaRecurrentTask {
   const float* beta = nullptr;   // [rows], after the sigmoid
   const float* decay = nullptr;  // [rows], the factor e^g
   int64_t gate_stride = 0;
-  float* state = nullptr;  // [key_dim, columns], updated
+  float* state = nullptr;             // [key_dim, columns], updated
+  const float* next_state = nullptr;  // of the task after this one, to be fetched ahead; or null
   int64_t state_stride = 0;
   float* out = nullptr;  // [rows, columns]
   int64_t out_stride = 0;

@@ -122,6 +122,12 @@ void delta_recurrent(const DeltaRecurrentTask& task) {
     scale_padded(task.k + t * task.qkv_stride, task.k_scale[t * task.scale_stride], task.key_dim,
                  key_rows, keys[t % 2]);
   };
+  constexpr int64_t kLineFloats = 16;
+  for (int64_t i = 0; task.next_state != nullptr && i < task.key_dim; ++i) {
+    for (int64_t column = 0; column < kDeltaColumns; column += kLineFloats) {
+      __builtin_prefetch(task.next_state + i * task.state_stride + column);
+    }
+  }
   for (int64_t i = 0; i < key_rows; ++i) {
     for (int v = 0; v < kDeltaVectors; ++v) {
       const int64_t n = i < task.key_dim ? task.columns - v * kLanes : 0;

@@ -143,6 +143,20 @@ Piece find_piece(std::span<const ExpertShare> shares, int64_t ExpertShare::* end
   return {&*share, (piece - first) * rows};
 }
 
+// The start of rows that are read next, from memory that no prefetcher can guess.
+void fetch_start(const WeightMatrix& weights, int64_t first_row) {
+  constexpr int64_t kBytes = 4096;
+  constexpr int64_t kLine = 64;
+  const auto fetch = [first_row](const WeightPlane& plane, int64_t bytes) {
+    const std::byte* start = plane.data + first_row * plane.row_bytes;
+    for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(start + i);
+  };
+  fetch(weights.codes, kBytes);
+  if (weights.format != WeightFormat::kMlxAffine) return;
+  fetch(weights.scales, kBytes / 8);
+  fetch(weights.biases, kBytes / 8);
+}
+
 // hidden[begin, begin + hidden_rows) = silu(gate x) * (up x), also quantised for `down`.
 void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& memory) {
   const ExpertShare& share = *piece.share;
@@ -204,6 +218,31 @@ std::span<const WorkerMemory> worker_memory(const Call& call, std::span<const Ex
   return {memory, static_cast<size_t>(workers)};
 }
 
+// The pieces of one region, which reads `matrices` of each expert.
+struct Region {
+  int64_t ExpertShare::* end;
+  int64_t rows;
+  std::initializer_list<WeightMatrix ExpertWeights::*> matrices;
+  void (*compute)(const Call&, const Piece&, const WorkerMemory&);
+};
+
+void run_region(const Call& call, const Region& region, std::span<const ExpertShare> shares,
+                std::span<const WorkerMemory> memory) {
+  const auto run = [&](int worker, int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const Piece piece = find_piece(shares, region.end, i, region.rows);
+      const Piece next = find_piece(shares, region.end, std::min(i + 1, end - 1), region.rows);
+      if (next.share != piece.share) {
+        for (const auto matrix : region.matrices) {
+          fetch_start(next.share->weights->*matrix, next.begin);
+        }
+      }
+      region.compute(call, piece, memory[static_cast<size_t>(worker)]);
+    }
+  };
+  call.stream.threads().parallel_ranges(shares.back().*region.end, run);
+}
+
 }  // namespace
 
 void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmetic, Stream& stream,
@@ -229,25 +268,15 @@ void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmeti
   const std::span<ExpertShare> shares = make_shares(call, roles, work);
   if (shares.empty()) return;
   const auto memory = worker_memory(call, shares);
-  const auto memory_of = [&](int worker) -> const WorkerMemory& {
-    return memory[static_cast<size_t>(worker)];
-  };
-  const int64_t hidden_turn = pieces_per_turn(shares.back().hidden_end, threads);
-  stream.threads().parallel_for(
-      shares.back().hidden_end, hidden_turn, [&](int worker, int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          compute_hidden(call, find_piece(shares, &ExpertShare::hidden_end, i, call.hidden_rows),
-                         memory_of(worker));
-        }
-      });
-  const int64_t output_turn = pieces_per_turn(shares.back().output_end, threads);
-  stream.threads().parallel_for(
-      shares.back().output_end, output_turn, [&](int worker, int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; ++i) {
-          compute_output(call, find_piece(shares, &ExpertShare::output_end, i, call.output_rows),
-                         memory_of(worker));
-        }
-      });
+  run_region(call,
+             {&ExpertShare::hidden_end,
+              call.hidden_rows,
+              {&ExpertWeights::gate, &ExpertWeights::up},
+              compute_hidden},
+             shares, memory);
+  run_region(call,
+             {&ExpertShare::output_end, call.output_rows, {&ExpertWeights::down}, compute_output},
+             shares, memory);
 }
 
 }  // namespace motley

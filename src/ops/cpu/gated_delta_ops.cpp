@@ -161,8 +161,7 @@ void cpu_delta_recurrent(const CpuKernels& kernels, Stream& stream, const GatedD
   const int64_t strips = (dim + kernels.delta_columns - 1) / kernels.delta_columns;
   const int64_t per_segment = strips * args.shape.value_heads;
   const int64_t tasks = static_cast<int64_t>(args.segments.size()) * per_segment;
-  const int64_t grain = std::clamp<int64_t>(tasks / (workers * 8), 1, strips);
-  stream.threads().parallel_for(tasks, grain, [&](int worker, int64_t begin, int64_t end) {
+  stream.threads().parallel_ranges(tasks, [&](int worker, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const GatedDeltaSegment& segment = args.segments[static_cast<size_t>(i / per_segment)];
       if (segment.rows.rows == 0) continue;
@@ -170,6 +169,10 @@ void cpu_delta_recurrent(const CpuKernels& kernels, Stream& stream, const GatedD
       DeltaRecurrentTask task =
           recurrent_task(args, segment, inputs, i % per_segment / strips, first_column);
       task.columns = std::min(kernels.delta_columns, dim - first_column);
+      if (i + 1 < end && i % per_segment + 1 < per_segment) {
+        task.next_state = segment.state.row<float>((i + 1) % per_segment / strips) +
+                          (i + 1) % strips * kernels.delta_columns;
+      }
       task.scratch = scratch + worker * scratch_floats;
       kernels.delta_recurrent(task);
     }

@@ -93,8 +93,7 @@ void run_linear(const LinearKernels& kernels, const MatrixArithmetic& arithmetic
     const int64_t most = range_tokens(kernels, x.cols(), role.fast);
     ranges = std::max(ranges, blocks_of(role.x.count(), most));
   }
-  const int64_t turn = pieces_per_turn(blocks * ranges, stream.threads().size());
-  stream.threads().parallel_for(blocks * ranges, turn, [&](int worker, int64_t begin, int64_t end) {
+  stream.threads().parallel_ranges(blocks * ranges, [&](int worker, int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t block = piece % blocks;
       const int64_t i = std::upper_bound(ends, ends + target_count, block) - ends;

@@ -1,7 +1,6 @@
 // Small things that the drivers of the matrix products share.
 #pragma once
 
-#include <algorithm>
 #include <span>
 
 #include "ops/cpu/linear_kernels.h"
@@ -16,15 +15,6 @@ constexpr int64_t kSmallBlockRows = 64;
 
 inline int64_t blocks_of(int64_t rows, int64_t block_rows) {
   return (rows + block_rows - 1) / block_rows;
-}
-
-// How many pieces a worker takes at once: neighbours lie behind each other in memory, and a worker
-// that goes on where it was pays for fewer pages and cold starts; several turns for each worker
-// even out their speeds.
-inline int64_t pieces_per_turn(int64_t pieces, int workers) {
-  constexpr int64_t kTurns = 4;
-  constexpr int64_t kMost = 16;
-  return std::clamp(pieces / (workers * kTurns), int64_t{1}, kMost);
 }
 
 std::span<const float* const> row_pointers(Stream& stream, const ConstTensorView& view);
