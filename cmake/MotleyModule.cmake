@@ -96,15 +96,8 @@ function(motley_isa_flags file keep)
   # Optimised even in debug trees: an unoptimised kernel file may emit weak copies of shared inline
   # functions in an instruction set that the machine lacks.
   set(flags "${MOTLEY_ISA_FLAGS_${isa}};-O3;-fno-math-errno")
-  # clang takes minutes over sanitizers in these two: unrolled loops with hundreds of loads. One keeps
-  # its address checks as calls; the other has checks only where g++ builds the tree.
-  if(MOTLEY_SANITIZE AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
-    if(file MATCHES "/affine_panel_avx512\\.cpp$")
-      list(APPEND flags -fno-sanitize=undefined,fuzzer-no-link
-           -mllvm -asan-instrumentation-with-call-threshold=0)
-    elseif(file MATCHES "/affine_dot_avx512\\.cpp$")
-      list(APPEND flags -fno-sanitize=all,fuzzer-no-link)
-    endif()
+  if(MOTLEY_SANITIZE)
+    list(APPEND flags -O1 -DMOTLEY_KEEP_LOOPS)
   endif()
   set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}")
 endfunction()

@@ -12,6 +12,15 @@
 
 #include "ops/cpu/linear_kernels.h"
 
+// Loops are written out for speed. Sanitized builds leave them as they are: compilers take minutes
+// over the checks of hundreds of loads in a row.
+#define MOTLEY_PRAGMA(text) _Pragma(#text)
+#ifdef MOTLEY_KEEP_LOOPS
+#define MOTLEY_UNROLL(times)
+#else
+#define MOTLEY_UNROLL(times) MOTLEY_PRAGMA(GCC unroll times)
+#endif
+
 namespace motley {
 
 // y for tokens of any number, lanes along the contraction dimension: few tokens.

@@ -121,7 +121,7 @@ struct RowDot {
       TokenSums<kLimbs, kBlocks> sums[kTokens];
       const int64_t bytes = block_bytes(decoder);
       const uint8_t* data = codes + i * kBlocks * bytes;
-#pragma GCC unroll 16
+      MOTLEY_UNROLL(16)
       for (int block = 0; block < kBlocks; ++block) {
         fetch_ahead(data + block * bytes);
         const CodeHalves halves = load_codes<width>(data + block * bytes, bytes, decoder);
@@ -139,7 +139,7 @@ struct RowDot {
   void run_pair(int64_t n, int64_t m, __m512 (&lanes)[kTokens]) const {
     TokenSums<kLimbs, kBlocks> sums[kTokens];
     const int64_t bytes = block_bytes(decoder);
-#pragma GCC unroll 16
+    MOTLEY_UNROLL(16)
     for (int block = 0; block < kBlocks; ++block) {
       const int of_row = block % (kBlocks / 2);
       const uint8_t* data =
@@ -174,7 +174,7 @@ struct RowDot {
     TokenSums<kLimbs, kBlocks> sums[kTokens];
     const int64_t first = i * kBlocks;
     const int64_t row_bytes = layout.cols * weights.bits / 8;
-#pragma GCC unroll 16
+    MOTLEY_UNROLL(16)
     for (int block = 0; block < kBlocks; ++block) {
       const int64_t offset = (first + block) * decoder.block_bytes;
       if (offset >= row_bytes) {

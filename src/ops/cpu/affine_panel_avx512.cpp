@@ -17,7 +17,7 @@ template <bool kNibbles, int kLanes, int kLimbs, int kTokens>
 inline void add_group(const uint8_t* codes, const std::byte* const (&x)[kTokens], int64_t offset,
                       __m512i (&sums)[kTokens][kLimbs]) {
   const __m512i mask = _mm512_set1_epi8(15);
-#pragma GCC unroll 32
+  MOTLEY_UNROLL(32)
   for (int part = 0; part < 2 * kLanes; ++part) {
     const int half = part % 2;
     const int lane = part / 2;
