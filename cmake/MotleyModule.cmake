@@ -95,9 +95,11 @@ function(motley_isa_flags file keep)
   endif()
   # Optimised even in debug trees: an unoptimised kernel file may emit weak copies of shared inline
   # functions in an instruction set that the machine lacks.
-  set(flags "${MOTLEY_ISA_FLAGS_${isa}};-O3;-fno-math-errno")
   if(MOTLEY_SANITIZE)
-    list(APPEND flags -O1 -DMOTLEY_KEEP_LOOPS)
+    set(effort -O1 -DMOTLEY_KEEP_LOOPS)  # see affine_avx512.h
+  else()
+    set(effort -O3)
   endif()
-  set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS "${flags}")
+  set_source_files_properties("${file}" PROPERTIES COMPILE_OPTIONS
+                              "${MOTLEY_ISA_FLAGS_${isa}};${effort};-fno-math-errno")
 endfunction()

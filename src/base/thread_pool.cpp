@@ -54,7 +54,7 @@ struct ThreadPool::State {
   // The loop being run; written before `generation` is advanced.
   Body* body = nullptr;
   int64_t count = 0;
-  int64_t grain = kShrinking;
+  int64_t grain = 1;
 
   alignas(64) std::atomic<uint32_t> generation{0};
   alignas(64) std::atomic<int64_t> next{0};

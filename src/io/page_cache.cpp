@@ -13,8 +13,6 @@ namespace {
 
 using Ranges = std::vector<std::span<const std::byte>>;
 
-// Ends of ranges and pieces that the kernel could not place whole stay small.
-constexpr double kEnough = 0.75;
 constexpr int kTrials = 4;
 
 int64_t total_bytes(const Ranges& ranges) {
@@ -70,7 +68,7 @@ Result<int64_t> widen_page_cache(Context& context, std::span<const MappedFile> s
     if (needed < options.worthwhile_bytes) continue;
     if (!mappings) mappings.emplace();
     const auto huge = static_cast<double>(mappings->bytes_in(shard.bytes()));
-    if (huge >= kEnough * static_cast<double>(needed)) continue;
+    if (huge >= kWideEnough * static_cast<double>(needed)) continue;
     again.insert(again.end(), own.begin(), own.end());
     files.push_back(&shard);
   }

@@ -17,6 +17,10 @@
 
 namespace motley {
 
+// The share of a shard's bytes in huge pages from which on it is left as it is: ends of ranges and
+// pieces that the kernel could not place whole stay small.
+constexpr double kWideEnough = 0.75;
+
 struct WidenOptions {
   ProgressCallback progress;                      // on the caller's thread
   int64_t worthwhile_bytes = int64_t{256} << 20;  // shards with less in use stay as they are

@@ -229,8 +229,8 @@ struct Region {
 void run_region(const Call& call, const Region& region, std::span<const ExpertShare> shares,
                 std::span<const WorkerMemory> memory) {
   const auto run = [&](int worker, int64_t begin, int64_t end) {
+    Piece piece = find_piece(shares, region.end, begin, region.rows);
     for (int64_t i = begin; i < end; ++i) {
-      const Piece piece = find_piece(shares, region.end, i, region.rows);
       const Piece next = find_piece(shares, region.end, std::min(i + 1, end - 1), region.rows);
       if (next.share != piece.share) {
         for (const auto matrix : region.matrices) {
@@ -238,6 +238,7 @@ void run_region(const Call& call, const Region& region, std::span<const ExpertSh
         }
       }
       region.compute(call, piece, memory[static_cast<size_t>(worker)]);
+      piece = next;
     }
   };
   call.stream.threads().parallel_ranges(shares.back().*region.end, run);

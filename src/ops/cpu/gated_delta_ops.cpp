@@ -165,13 +165,13 @@ void cpu_delta_recurrent(const CpuKernels& kernels, Stream& stream, const GatedD
     for (int64_t i = begin; i < end; ++i) {
       const GatedDeltaSegment& segment = args.segments[static_cast<size_t>(i / per_segment)];
       if (segment.rows.rows == 0) continue;
-      const int64_t first_column = i % strips * kernels.delta_columns;
-      DeltaRecurrentTask task =
-          recurrent_task(args, segment, inputs, i % per_segment / strips, first_column);
+      const int64_t strip = i % per_segment;
+      const int64_t first_column = strip % strips * kernels.delta_columns;
+      DeltaRecurrentTask task = recurrent_task(args, segment, inputs, strip / strips, first_column);
       task.columns = std::min(kernels.delta_columns, dim - first_column);
-      if (i + 1 < end && i % per_segment + 1 < per_segment) {
-        task.next_state = segment.state.row<float>((i + 1) % per_segment / strips) +
-                          (i + 1) % strips * kernels.delta_columns;
+      if (const int64_t next = strip + 1; i + 1 < end && next < per_segment) {
+        task.next_state =
+            segment.state.row<float>(next / strips) + next % strips * kernels.delta_columns;
       }
       task.scratch = scratch + worker * scratch_floats;
       kernels.delta_recurrent(task);
