@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include "base/owned_context.h"
 #include "cli/json_text.h"
 #include "support/model_files.h"
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/install_paths.h"
+#include "base/thread_pool.h"
 #include "cli/byte_progress.h"
 #include "cli/common_options.h"
 

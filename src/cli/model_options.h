@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/log.h"
+#include "base/thread_pool.h"
 #include "cli/option_spec.h"
 #include "cli/option_values.h"
 #include "engine/engine.h"

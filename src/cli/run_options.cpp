@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/clock.h"
+#include "base/owned_context.h"
 #include "cli/common_options.h"
 #include "cli/console.h"
 #include "cli/model_options.h"

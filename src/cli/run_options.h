@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "base/context.h"
+#include "base/owned_context.h"
 #include "cli/generation_session.h"
 #include "cli/option_spec.h"
 #include "engine/engine.h"

@@ -1,5 +1,6 @@
 #include "cli/run_report.h"
 
+#include "base/thread_pool.h"
 #include "cli/json_text.h"
 
 namespace motley {

@@ -1,4 +1,6 @@
 // motley bench model: speed of a model, as a share of what the machine can do.
+#include "base/clock.h"
+#include "base/owned_context.h"
 #include "base/progress.h"
 #include "cli/common_options.h"
 #include "cli/console.h"

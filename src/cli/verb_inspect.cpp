@@ -1,4 +1,5 @@
 // motley inspect: what a checkpoint holds.
+#include "base/owned_context.h"
 #include "cli/common_options.h"
 #include "cli/console.h"
 #include "cli/inspect_report.h"

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "base/owned_context.h"
 #include "cli/byte_progress.h"
 #include "cli/common_options.h"
 #include "cli/console.h"

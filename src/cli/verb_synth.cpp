@@ -1,6 +1,7 @@
 // motley synth: a random checkpoint of any real shape, for benchmarks.
 #include <functional>
 
+#include "base/owned_context.h"
 #include "cli/byte_progress.h"
 #include "cli/common_options.h"
 #include "cli/console.h"

@@ -1,6 +1,7 @@
 // motley verify: holds a model against reference outputs or against the float64 reference.
 #include <fmt/format.h>
 
+#include "base/owned_context.h"
 #include "cli/common_options.h"
 #include "cli/console.h"
 #include "cli/model_options.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/system_memory.h"
+#include "base/thread_pool.h"
 #include "engine/sampler.h"
 #include "engine/step_runner.h"
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/owned_context.h"
 #include "engine/engine_test_util.h"
 
 namespace motley {

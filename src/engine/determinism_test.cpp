@@ -3,6 +3,7 @@
 
 #include <list>
 
+#include "base/owned_context.h"
 #include "engine/engine_test_util.h"
 #include "engine/verify/sequence_trace.h"
 

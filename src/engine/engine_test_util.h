@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/owned_context.h"
 #include "engine/engine.h"
 #include "engine/scheduler.h"
 

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/owned_context.h"
 #include "engine/engine_test_util.h"
 #include "engine/verify/expected_tensors.h"
 #include "engine/verify/label_check.h"

@@ -1,4 +1,5 @@
 #include "engine/scheduler.h"
+#include "base/clock.h"
 
 #include <fmt/format.h>
 

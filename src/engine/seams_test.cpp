@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "base/owned_context.h"
 #include "engine/engine_test_util.h"
 #include "engine/step_runner.h"
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/owned_context.h"
 #include "io/safetensors_writer.h"
 #include "support/test_files.h"
 

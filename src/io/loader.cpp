@@ -4,6 +4,8 @@
 
 #include <atomic>
 
+#include "base/log.h"
+#include "base/thread_pool.h"
 #include "io/finite_scan.h"
 #include "io/module_table.h"
 #include "io/page_cache.h"

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "base/owned_context.h"
 #include "support/model_files.h"
 
 namespace motley {

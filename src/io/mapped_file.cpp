@@ -8,6 +8,7 @@
 #include <cerrno>
 
 #include "base/huge_pages.h"
+#include "base/thread_pool.h"
 
 namespace motley {
 namespace {

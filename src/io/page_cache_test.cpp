@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/huge_pages.h"
+#include "base/owned_context.h"
 #include "support/test_files.h"
 
 namespace motley {

@@ -1,4 +1,5 @@
 #include "io/weight_assembler.h"
+#include "base/thread_pool.h"
 
 #include <fmt/format.h>
 

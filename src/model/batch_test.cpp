@@ -1,4 +1,5 @@
 #include "model/batch.h"
+#include "base/owned_context.h"
 
 #include <gtest/gtest.h>
 

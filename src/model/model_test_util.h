@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/owned_context.h"
 #include "experts/resident_store.h"
 #include "io/loader.h"
 #include "model/decoder.h"

@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "base/context.h"
+#include "base/owned_context.h"
 #include "tensor/stream.h"
 #include "tensor/tensor_view.h"
 

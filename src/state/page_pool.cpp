@@ -1,4 +1,5 @@
 #include "state/page_pool.h"
+#include "base/fault_points.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
 #include "state/page_pool.h"
+#include "base/owned_context.h"
 
 #include <gtest/gtest.h>
 

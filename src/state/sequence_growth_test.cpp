@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "base/owned_context.h"
 #include "spec/model_spec.h"
 #include "state/sequence_state.h"
 

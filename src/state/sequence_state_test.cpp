@@ -1,4 +1,5 @@
 #include "state/sequence_state.h"
+#include "base/owned_context.h"
 
 #include <gtest/gtest.h>
 

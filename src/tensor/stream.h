@@ -7,6 +7,7 @@
 
 #include "base/arena.h"
 #include "base/context.h"
+#include "base/thread_pool.h"
 #include "tensor/tensor_view.h"
 
 namespace motley {

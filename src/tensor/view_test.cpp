@@ -5,6 +5,7 @@
 #include <set>
 #include <vector>
 
+#include "base/owned_context.h"
 #include "tensor/cache_view.h"
 #include "tensor/row_batch.h"
 #include "tensor/stream.h"

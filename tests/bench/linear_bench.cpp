@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/owned_context.h"
 #include "ops/cpu/peak_rates.h"
 #include "tests/bench/linear_bench_cases.h"
 

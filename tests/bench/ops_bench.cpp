@@ -11,6 +11,7 @@
 #include <functional>
 #include <vector>
 
+#include "base/owned_context.h"
 #include "machine_limits.h"
 #include "ops/cpu/cpu_backend.h"
 #include "tensor/stream.h"

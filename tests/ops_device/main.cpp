@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/owned_context.h"
 #include "ops_device/harness.h"
 
 namespace motley::ops_device {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/context.h"
+#include "base/thread_pool.h"
 
 namespace motley {
 

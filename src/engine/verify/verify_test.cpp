@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/owned_context.h"
 #include "engine/engine_test_util.h"
 #include "engine/verify/label_check.h"
 #include "engine/verify/verify_expected.h"

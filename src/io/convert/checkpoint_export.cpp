@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/aligned_buffer.h"
+#include "base/thread_pool.h"
 #include "io/convert/json_text.h"
 #include "io/file.h"
 #include "io/file_writer.h"

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/owned_context.h"
 #include "io/convert/json_text.h"
 #include "io/convert/quantize.h"
 #include "io/convert/synth.h"

@@ -1,6 +1,7 @@
 // The mixture of experts and the dense feed-forward against their formulas, written out.
 #include <algorithm>
 
+#include "base/owned_context.h"
 #include "model/blocks/dense_mlp.h"
 #include "model/blocks/moe.h"
 #include "model/model_test_util.h"

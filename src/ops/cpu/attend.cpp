@@ -6,6 +6,8 @@
 // or every (tile, span) is a task of its own. So the choice of tiles and tasks changes no bit.
 #include "ops/cpu/cpu_ops.h"
 
+#include <limits>
+
 namespace motley {
 namespace {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/owned_context.h"
 #include "ops/cpu/linear_test_util.h"
 #include "ops/reference/reference_math.h"
 #include "ops/reference/reference_ops.h"

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "base/owned_context.h"
 #include "ops/cpu/linear_test_util.h"
 #include "ops/reference/reference_ops.h"
 #include "support/random_cases.h"
