@@ -88,6 +88,7 @@ Result<int> run_bench_model(Invocation& invocation) {
   bench.repeat = values.integer(kRepeat);
   bench.prefill_chunk = values.integer(kPrefillChunk);
   bench.seed = static_cast<uint64_t>(values.integer(kBenchSeed));
+  bench.read_bytes = values.flag(kNoMachine) ? 0 : kAutoReadBytes;
   bench.progress = [&](const std::string& stage) { line.show(stage); };
   MOTLEY_ASSIGN_OR_RETURN(ModelBench result, bench_model(*engine, bench));
   result.load_s = load_s;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/system_memory.h"
 #include "base/thread_pool.h"
@@ -20,10 +21,13 @@ std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint64_t seed) 
   return tokens;
 }
 
+constexpr double kStretchSeconds = 0.25;
+
 class BenchRunner {
  public:
-  BenchRunner(Engine& engine, const BenchOptions& options)
-      : engine_(engine), options_(options), runner_(engine) {}
+  // `memory` may be null: its rate is not taken then.
+  BenchRunner(Engine& engine, const BenchOptions& options, const ReadTest* memory)
+      : engine_(engine), options_(options), memory_(memory), runner_(engine) {}
 
   Result<BenchRun> run(uint64_t seed) {
     const int64_t vocab = engine_.decoder().vocab_size();
@@ -42,16 +46,34 @@ class BenchRunner {
       MOTLEY_RETURN_IF_ERROR(step(sequence, RowRole::kPrefill, rows));
     }
     result.prefill_s = seconds_since(clock, start_ns);
-    start_ns = clock.now_ns();
-    for (const int32_t token : all.subspan(prompt)) {
-      sequence.append(token);
-      MOTLEY_RETURN_IF_ERROR(step(sequence, RowRole::kDecode, 1));
-    }
-    result.decode_s = seconds_since(clock, start_ns);
+    MOTLEY_RETURN_IF_ERROR(decode(sequence, all.subspan(prompt), &result));
     return result;
   }
 
  private:
+  // Every quarter of a second, and at the end, the memory's rate is taken.
+  Status decode(Sequence& sequence, std::span<const int32_t> tokens, BenchRun* run) {
+    const Clock& clock = engine_.context().clock;
+    ThreadPool& threads = engine_.context().threads;
+    double read_s = 0;
+    int64_t read_bytes = 0;
+    double stretch_s = 0;
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      const int64_t start_ns = clock.now_ns();
+      sequence.append(tokens[i]);
+      MOTLEY_RETURN_IF_ERROR(step(sequence, RowRole::kDecode, 1));
+      const double token_s = seconds_since(clock, start_ns);
+      run->decode_s += token_s;
+      stretch_s += token_s;
+      if (memory_ == nullptr || (stretch_s < kStretchSeconds && i + 1 < tokens.size())) continue;
+      read_s += memory_->pass_seconds(threads, clock);
+      read_bytes += memory_->bytes();
+      stretch_s = 0;
+    }
+    if (read_s > 0) run->read_bytes_per_s = static_cast<double>(read_bytes) / read_s;
+    return Status::ok();
+  }
+
   Status step(Sequence& sequence, RowRole role, int64_t rows) {
     batch_.clear();
     const auto pending = sequence.pending();
@@ -69,6 +91,7 @@ class BenchRunner {
 
   Engine& engine_;
   const BenchOptions& options_;
+  const ReadTest* memory_;
   StepRunner runner_;
   StepObserver observer_;
   Batch batch_;
@@ -90,15 +113,17 @@ std::string numbers_of(const LoadedModel& model, const OpTable& ops) {
   return ops.profile == NumericProfile::kFast ? "bfloat16" : "float32";
 }
 
+Result<int64_t> size_of_read_test(int64_t wanted_bytes) {
+  if (wanted_bytes != kAutoReadBytes) return wanted_bytes;
+  MOTLEY_ASSIGN_OR_RETURN(const SystemMemory memory, read_system_memory());
+  return read_test_bytes(static_cast<int64_t>(memory.usable_now_bytes()));
+}
+
 }  // namespace
 
 Result<std::vector<MachineRates>> measure_machine(const Clock& clock,
                                                   const MachineRatesOptions& options) {
-  int64_t bytes = options.read_bytes;
-  if (bytes == 0) {
-    MOTLEY_ASSIGN_OR_RETURN(const SystemMemory memory, read_system_memory());
-    bytes = read_test_bytes(static_cast<int64_t>(memory.usable_now_bytes()));
-  }
+  MOTLEY_ASSIGN_OR_RETURN(const int64_t bytes, size_of_read_test(options.read_bytes));
   std::vector<int> counts;
   for (int threads = 1; threads < options.threads; threads *= 2) counts.push_back(threads);
   counts.push_back(options.threads);
@@ -129,7 +154,12 @@ Result<ModelBench> bench_model(Engine& engine, const BenchOptions& options) {
   bench.options = options;
   bench.cost = token_cost(engine.spec(), engine.model().weights, engine.layout());
   bench.matrix_numbers = numbers_of(engine.model(), engine.ops());
-  BenchRunner runner(engine, options);
+  MOTLEY_ASSIGN_OR_RETURN(const int64_t read_bytes, size_of_read_test(options.read_bytes));
+  std::optional<ReadTest> memory;
+  if (read_bytes > 0) {
+    MOTLEY_ASSIGN_OR_RETURN(memory, ReadTest::create(read_bytes, engine.context().threads));
+  }
+  BenchRunner runner(engine, options, memory.has_value() ? &*memory : nullptr);
   for (int64_t i = 0; i < options.repeat; ++i) {
     if (options.progress) options.progress(fmt::format("run {} of {}", i + 1, options.repeat));
     MOTLEY_ASSIGN_OR_RETURN(const BenchRun run,

@@ -17,6 +17,8 @@
 namespace motley {
 
 // What was measured with a number of threads.
+constexpr int64_t kAutoReadBytes = -1;
+
 struct MachineRates {
   int threads = 0;
   double read_bytes_per_s = 0;
@@ -25,8 +27,8 @@ struct MachineRates {
 
 struct MachineRatesOptions {
   CpuIsa isa = CpuIsa::kPortable;
-  int threads = 1;         // the most; also measured: 1 and the powers of two below
-  int64_t read_bytes = 0;  // size of the read test; 0: chosen by cache and memory
+  int threads = 1;  // the most; also measured: 1 and the powers of two below
+  int64_t read_bytes = kAutoReadBytes;
   std::function<void(const std::string& stage)> progress;
 };
 // In ascending order of threads.
@@ -39,12 +41,18 @@ struct BenchOptions {
   int64_t repeat = 3;
   int64_t prefill_chunk = 512;
   uint64_t seed = 1;
+  // Buffer whose reading is timed between decoded tokens; 0: none, kAutoReadBytes: by cache and
+  // memory.
+  int64_t read_bytes = 0;
   std::function<void(const std::string& stage)> progress;
 };
 
 struct BenchRun {
   double prefill_s = 0;
   double decode_s = 0;
+  // Bytes a second read from memory in passes between the decoded tokens, which decode_s leaves
+  // out: the mean over the same stretch of time, and so of the same neighbours. 0: not measured.
+  double read_bytes_per_s = 0;
 };
 
 struct ModelBench {
@@ -61,12 +69,15 @@ struct ModelBench {
   // Of the fastest run.
   double prefill_tokens_per_s() const;
   double decode_tokens_per_s() const;
+  const BenchRun* fastest_decode() const;
+  // Of the rate that the memory sustained during the fastest decode; 0 without a measurement.
+  double bandwidth_share() const;
   // Bytes that a token reads, at the middle of the decoded stretch.
   int64_t bytes_per_token() const;
   double decode_bytes_per_s() const;
   double prefill_multiply_adds_per_s() const;
   // Of the rates with the most threads; 0 without a measurement.
-  double bandwidth_share() const;
+  double peak_bandwidth_share() const;
   double matrix_share() const;
 
   std::string table() const;

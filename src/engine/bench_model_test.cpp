@@ -51,16 +51,30 @@ TEST(BenchModel, TimesPrefillAndDecode) {
   for (const BenchRun& run : bench->runs) {
     EXPECT_GT(run.prefill_s, 0);
     EXPECT_GT(run.decode_s, 0);
+    EXPECT_EQ(run.read_bytes_per_s, 0);
   }
   EXPECT_GT(bench->prefill_tokens_per_s(), 0);
   EXPECT_EQ(bench->bandwidth_share(), 0);  // nothing to hold it against
   EXPECT_NE(bench->table().find("not measured"), std::string::npos);
 }
 
+TEST(BenchModel, TakesTheMemoryRateBesideTheTokens) {
+  OwnedContext context({.threads = 2, .pin = false});
+  const auto engine = load_tiny(context, {});
+  ASSERT_NE(engine, nullptr);
+  const Result<ModelBench> bench = bench_model(
+      *engine,
+      {.prompt_tokens = 2, .generate_tokens = 3, .repeat = 2, .read_bytes = int64_t{64} << 20});
+  ASSERT_TRUE(bench.is_ok()) << bench.status().message();
+  for (const BenchRun& run : bench->runs) EXPECT_GT(run.read_bytes_per_s, 1e7);
+  EXPECT_GT(bench->bandwidth_share(), 0);
+}
+
 TEST(BenchModel, SharesFollowFromTheRates) {
   ModelBench bench;
   bench.options = {.prompt_tokens = 100, .generate_tokens = 10};
-  bench.runs = {{.prefill_s = 2, .decode_s = 5}, {.prefill_s = 1, .decode_s = 10}};
+  bench.runs = {{.prefill_s = 2, .decode_s = 5, .read_bytes_per_s = 2500},
+                {.prefill_s = 1, .decode_s = 10, .read_bytes_per_s = 100}};
   bench.cost.weight_bytes = 900;
   bench.cost.state_fixed_bytes = 100;
   bench.cost.prefill_multiply_adds = 1000;
@@ -72,10 +86,11 @@ TEST(BenchModel, SharesFollowFromTheRates) {
   EXPECT_EQ(bench.prefill_tokens_per_s(), 100);  // of the faster run
   EXPECT_EQ(bench.decode_tokens_per_s(), 2);
   EXPECT_EQ(bench.bytes_per_token(), 1000);
-  EXPECT_EQ(bench.bandwidth_share(), 0.5);
+  EXPECT_EQ(bench.bandwidth_share(), 0.8);  // of the rate beside the faster run
+  EXPECT_EQ(bench.peak_bandwidth_share(), 0.5);
   EXPECT_EQ(bench.matrix_share(), 0.5);
-  EXPECT_NE(bench.json().find("\"bandwidth_share\": 0.5000"), std::string::npos);
-  EXPECT_NE(bench.table().find("50.0 % of the memory rate"), std::string::npos);
+  EXPECT_NE(bench.json().find("\"bandwidth_share\": 0.8000"), std::string::npos);
+  EXPECT_NE(bench.table().find("80.0 % of the memory rate"), std::string::npos);
 }
 
 TEST(BenchModel, RefusesMoreTokensThanTheContextHolds) {

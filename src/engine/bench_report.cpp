@@ -9,12 +9,16 @@
 namespace motley {
 namespace {
 
-double best_rate(int64_t tokens, const std::vector<BenchRun>& runs, double BenchRun::* seconds) {
-  double best = 0;
+const BenchRun* fastest(const std::vector<BenchRun>& runs, double BenchRun::* seconds) {
+  const BenchRun* best = nullptr;
   for (const BenchRun& run : runs) {
-    if (run.*seconds > 0) best = std::max(best, static_cast<double>(tokens) / (run.*seconds));
+    if (run.*seconds > 0 && (best == nullptr || run.*seconds < best->*seconds)) best = &run;
   }
   return best;
+}
+
+double rate_of(int64_t tokens, const BenchRun* run, double BenchRun::* seconds) {
+  return run == nullptr ? 0 : static_cast<double>(tokens) / (run->*seconds);
 }
 
 // The rate of a unit, or 0.
@@ -67,11 +71,15 @@ std::string machine_json(const std::vector<MachineRates>& machine) {
 }  // namespace
 
 double ModelBench::prefill_tokens_per_s() const {
-  return best_rate(options.prompt_tokens, runs, &BenchRun::prefill_s);
+  return rate_of(options.prompt_tokens, fastest(runs, &BenchRun::prefill_s), &BenchRun::prefill_s);
 }
 
 double ModelBench::decode_tokens_per_s() const {
-  return best_rate(options.generate_tokens, runs, &BenchRun::decode_s);
+  return rate_of(options.generate_tokens, fastest_decode(), &BenchRun::decode_s);
+}
+
+const BenchRun* ModelBench::fastest_decode() const {
+  return fastest(runs, &BenchRun::decode_s);
 }
 
 int64_t ModelBench::bytes_per_token() const {
@@ -87,6 +95,12 @@ double ModelBench::prefill_multiply_adds_per_s() const {
 }
 
 double ModelBench::bandwidth_share() const {
+  const BenchRun* run = fastest_decode();
+  if (run == nullptr || run->read_bytes_per_s <= 0) return 0;
+  return decode_bytes_per_s() / run->read_bytes_per_s;
+}
+
+double ModelBench::peak_bandwidth_share() const {
   if (machine.empty() || machine.back().read_bytes_per_s <= 0) return 0;
   return decode_bytes_per_s() / machine.back().read_bytes_per_s;
 }
@@ -107,6 +121,11 @@ std::string ModelBench::table() const {
   text += fmt::format("decode   {} tokens  {:.1f} tok/s  {:.2f} GB/s  {} of the memory rate\n",
                       options.generate_tokens, decode_tokens_per_s(), decode_bytes_per_s() * 1e-9,
                       percent(bandwidth_share()));
+  if (bandwidth_share() > 0) {
+    text +=
+        fmt::format("memory   {:.2f} GB/s on average between those tokens; best pass above: {}\n",
+                    fastest_decode()->read_bytes_per_s * 1e-9, percent(peak_bandwidth_share()));
+  }
   text += fmt::format("a decoded token reads {:.1f} MB: weights {:.1f}, state {:.1f}\n",
                       static_cast<double>(bytes_per_token()) * 1e-6,
                       static_cast<double>(cost.weight_bytes) * 1e-6,
@@ -117,8 +136,9 @@ std::string ModelBench::table() const {
 std::string ModelBench::json() const {
   std::string list;
   for (const BenchRun& run : runs) {
-    list += fmt::format("{}{{\"prefill_s\": {:.6f}, \"decode_s\": {:.6f}}}",
-                        list.empty() ? "" : ", ", run.prefill_s, run.decode_s);
+    list += fmt::format(
+        "{}{{\"prefill_s\": {:.6f}, \"decode_s\": {:.6f}, \"read_bytes_per_s\": {:.4e}}}",
+        list.empty() ? "" : ", ", run.prefill_s, run.decode_s, run.read_bytes_per_s);
   }
   std::string text = fmt::format(
       "{{\n  \"model\": {},\n  \"numerics\": {},\n  \"threads\": {},\n  \"load_s\": {:.3f},\n",
@@ -131,9 +151,10 @@ std::string ModelBench::json() const {
   text += fmt::format(
       "  \"bytes_per_token\": {},\n  \"weight_bytes_per_token\": {},\n"
       "  \"state_fixed_bytes\": {},\n  \"state_bytes_per_context_token\": {},\n"
-      "  \"decode_bytes_per_s\": {:.4e},\n  \"bandwidth_share\": {:.4f},\n",
+      "  \"decode_bytes_per_s\": {:.4e},\n  \"bandwidth_share\": {:.4f},\n"
+      "  \"peak_bandwidth_share\": {:.4f},\n",
       bytes_per_token(), cost.weight_bytes, cost.state_fixed_bytes, cost.state_bytes_per_token,
-      decode_bytes_per_s(), bandwidth_share());
+      decode_bytes_per_s(), bandwidth_share(), peak_bandwidth_share());
   text += fmt::format(
       "  \"prefill_multiply_adds_per_token\": {},\n  \"prefill_multiply_adds_per_s\": {:.4e},\n"
       "  \"matrix_numbers\": {},\n  \"matrix_share\": {:.4f},\n",

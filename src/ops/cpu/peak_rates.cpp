@@ -110,7 +110,7 @@ int64_t read_test_bytes(int64_t available_bytes) {
   return std::max(std::min(wanted, available_bytes / 4), 4 * kReadPiece);
 }
 
-Result<double> measure_read_bytes_per_s(int64_t bytes, ThreadPool& threads, const Clock& clock) {
+Result<ReadTest> ReadTest::create(int64_t bytes, ThreadPool& threads) {
   const int64_t pieces = std::max<int64_t>(bytes / kReadPiece, 1);
   MOTLEY_ASSIGN_OR_RETURN(AlignedBuffer buffer,
                           AlignedBuffer::allocate(static_cast<size_t>(pieces * kReadPiece)));
@@ -119,18 +119,30 @@ Result<double> measure_read_bytes_per_s(int64_t bytes, ThreadPool& threads, cons
     std::memset(buffer.data() + begin * kReadPiece, 1,
                 static_cast<size_t>((end - begin) * kReadPiece));
   });
-  std::atomic<uint64_t> sink{0};
+  return ReadTest(std::move(buffer));
+}
+
+int64_t ReadTest::bytes() const {
+  return static_cast<int64_t>(buffer_.size());
+}
+
+double ReadTest::pass_seconds(ThreadPool& threads, const Clock& clock) const {
+  Sink sink;
+  const int64_t start_ns = clock.now_ns();
+  threads.parallel_for(bytes() / kReadPiece, 1, [&](int, int64_t begin, int64_t end) {
+    for (int64_t piece = begin; piece < end; ++piece) {
+      sink.add(static_cast<float>(sum_of(buffer_.data() + piece * kReadPiece, kReadPiece)));
+    }
+  });
+  return seconds_since(clock, start_ns);
+}
+
+Result<double> measure_read_bytes_per_s(int64_t bytes, ThreadPool& threads, const Clock& clock) {
+  MOTLEY_ASSIGN_OR_RETURN(const ReadTest test, ReadTest::create(bytes, threads));
   double best = 0;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const int64_t start_ns = clock.now_ns();
-    threads.parallel_for(pieces, 1, [&](int, int64_t begin, int64_t end) {
-      for (int64_t piece = begin; piece < end; ++piece) {
-        sink.fetch_add(sum_of(buffer.data() + piece * kReadPiece, kReadPiece),
-                       std::memory_order_relaxed);
-      }
-    });
-    const double seconds = seconds_since(clock, start_ns);
-    if (seconds > 0) best = std::max(best, static_cast<double>(pieces * kReadPiece) / seconds);
+    const double seconds = test.pass_seconds(threads, clock);
+    if (seconds > 0) best = std::max(best, static_cast<double>(test.bytes()) / seconds);
   }
   return best;
 }

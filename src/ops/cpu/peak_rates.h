@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/aligned_buffer.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/thread_pool.h"
@@ -24,6 +26,22 @@ struct PeakRate {
 // Every unit that the kernels of `isa` use, on all threads of the pool; best of three. `isa` must
 // be available, and for kAmx the pool must have been started after available_cpu_isas().
 std::vector<PeakRate> measure_peak_rates(CpuIsa isa, ThreadPool& threads, const Clock& clock);
+
+// Sequential reads of a buffer in memory, in passes that may be spread over other work.
+class ReadTest {
+ public:
+  // `bytes` should be several times the last cache. kResourceExhausted when they cannot be had.
+  static Result<ReadTest> create(int64_t bytes, ThreadPool& threads);
+
+  // Reads the buffer once on all threads; seconds that it took.
+  double pass_seconds(ThreadPool& threads, const Clock& clock) const;
+  int64_t bytes() const;
+
+ private:
+  explicit ReadTest(AlignedBuffer buffer) : buffer_(std::move(buffer)) {}
+
+  AlignedBuffer buffer_;
+};
 
 // Bytes a second of sequential reads on all threads of the pool, over `bytes` bytes, which should
 // be several times the last cache; best of three. kResourceExhausted when they cannot be had.
