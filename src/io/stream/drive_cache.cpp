@@ -1,0 +1,200 @@
+// The results of drive probes in a file.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "io/file_writer.h"
+#include "io/stream/drive_probe.h"
+#include "spec/config_json.h"
+
+namespace motley {
+namespace {
+
+constexpr std::string_view kFormat = "motley drives 1";
+constexpr size_t kMaxProbes = 64;
+constexpr size_t kMaxDepths = 32;
+constexpr size_t kMaxText = 1000;
+constexpr JsonLimits kLimits = {.max_bytes = size_t{256} << 10, .max_depth = 8};
+constexpr double kMaxRate = 1e13;
+constexpr int64_t kMaxDepth = 4096;
+constexpr int64_t kMaxRecord = int64_t{1} << 40;
+constexpr int64_t kMaxDate = int64_t{1} << 40;
+
+// The members of a list of objects, at most `max`.
+Result<std::vector<ConfigObject>> objects(const ConfigObject& owner, std::string_view key,
+                                          size_t max, std::string_view file) {
+  const JsonValue* value = owner.value().find(key);
+  const auto* list = value == nullptr ? nullptr : std::get_if<JsonValue::Array>(&value->data);
+  if (list == nullptr || list->size() > max) {
+    return owner.error(key, fmt::format("must be a list of at most {}", max));
+  }
+  std::vector<ConfigObject> members;
+  for (const JsonValue& member : *list) {
+    if (member.as_object() == nullptr) return owner.error(key, "must hold objects");
+    members.emplace_back(member, file, fmt::format("{}[{}].", key, members.size()));
+  }
+  return members;
+}
+
+Result<std::string> short_text(const ConfigObject& object, std::string_view key) {
+  MOTLEY_ASSIGN_OR_RETURN(std::string text, object.text(key));
+  if (text.size() > kMaxText) return object.error(key, "is too long");
+  return text;
+}
+
+Result<DriveProbe> parse_probe(const ConfigObject& object, std::string_view file) {
+  DriveProbe probe;
+  MOTLEY_ASSIGN_OR_RETURN(probe.drive, short_text(object, "drive"));
+  MOTLEY_ASSIGN_OR_RETURN(probe.backend, short_text(object, "backend"));
+  MOTLEY_ASSIGN_OR_RETURN(probe.reason, short_text(object, "reason"));
+  MOTLEY_ASSIGN_OR_RETURN(probe.record_class_bytes,
+                          object.integer("record_class_bytes", 1, kMaxRecord));
+  MOTLEY_ASSIGN_OR_RETURN(probe.is_direct, object.boolean_or("is_direct", false));
+  MOTLEY_ASSIGN_OR_RETURN(probe.taken_unix_s, object.integer("taken_unix_s", 0, kMaxDate));
+  MOTLEY_ASSIGN_OR_RETURN(probe.sequential_bytes_per_second,
+                          object.number("sequential_bytes_per_second", 1, kMaxRate));
+  MOTLEY_ASSIGN_OR_RETURN(const auto rates, objects(object, "random", kMaxDepths, file));
+  if (rates.empty()) return object.error("random", "must not be empty");
+  int64_t last = 0;
+  for (const ConfigObject& rate : rates) {
+    MOTLEY_ASSIGN_OR_RETURN(const int64_t depth, rate.integer("depth", last + 1, kMaxDepth));
+    MOTLEY_ASSIGN_OR_RETURN(const double speed, rate.number("bytes_per_second", 1, kMaxRate));
+    probe.random.push_back({static_cast<int>(depth), speed});
+    last = depth;
+  }
+  return probe;
+}
+
+int64_t unix_now_s() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+bool same_question(const DriveProbe& a, const DriveProbe& b) {
+  return a.drive == b.drive && a.backend == b.backend && a.is_direct == b.is_direct &&
+         a.record_class_bytes == b.record_class_bytes;
+}
+
+// What a probe would say about itself, without the measurement.
+Result<DriveProbe> question_of(FaultPoints& faults, const File& file,
+                               const DriveProbeOptions& options) {
+  DriveProbe question;
+  MOTLEY_ASSIGN_OR_RETURN(question.drive, drive_identity(file));
+  MOTLEY_ASSIGN_OR_RETURN(const DirectFile direct,
+                          DirectFile::open(faults, file, options.cache_use));
+  question.is_direct = direct.is_direct();
+  MOTLEY_ASSIGN_OR_RETURN(
+      const OpenedReadBackend opened,
+      open_read_backend({}, {.kind = options.backend, .capacity = 1, .threads = 1}));
+  question.backend = opened.backend->name();
+  question.record_class_bytes = record_class(options.record_bytes);
+  return question;
+}
+
+Result<std::vector<DriveProbe>> load(FaultPoints& faults, const std::string& path) {
+  auto file = File::open(faults, path);
+  if (file.status().code() == StatusCode::kNotFound) return std::vector<DriveProbe>{};
+  if (!file.is_ok()) return file.status();
+  if (file->size() > static_cast<int64_t>(kLimits.max_bytes)) return corrupt(path + ": too large");
+  std::string text(static_cast<size_t>(file->size()), '\0');
+  MOTLEY_RETURN_IF_ERROR(file->read_exact(0, std::as_writable_bytes(std::span(text))));
+  return parse_drive_probes(text, path);
+}
+
+Status store(FaultPoints& faults, const std::string& path, std::vector<DriveProbe> probes,
+             const DriveProbe& added) {
+  std::erase_if(probes, [&](const DriveProbe& probe) { return same_question(probe, added); });
+  if (probes.size() >= kMaxProbes) probes.erase(probes.begin());
+  probes.push_back(added);
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (error) return io_error(path, error.value());
+  const std::string text = format_drive_probes(probes);
+  return write_file(faults, path, std::as_bytes(std::span(text)));
+}
+
+}  // namespace
+
+Result<std::vector<DriveProbe>> parse_drive_probes(std::string_view text, std::string name) {
+  MOTLEY_ASSIGN_OR_RETURN(const ConfigJson json, ConfigJson::parse(text, std::move(name), kLimits));
+  const ConfigObject root = json.root();
+  MOTLEY_ASSIGN_OR_RETURN(const std::string format, root.text("format"));
+  if (format != kFormat) return root.error("format", fmt::format("must be '{}'", kFormat));
+  MOTLEY_ASSIGN_OR_RETURN(const auto members, objects(root, "probes", kMaxProbes, json.file()));
+  std::vector<DriveProbe> probes;
+  for (const ConfigObject& member : members) {
+    MOTLEY_ASSIGN_OR_RETURN(DriveProbe probe, parse_probe(member, json.file()));
+    probes.push_back(std::move(probe));
+  }
+  return probes;
+}
+
+std::string format_drive_probes(std::span<const DriveProbe> probes) {
+  std::string text = fmt::format("{{\"format\": {}, \"probes\": [", json_quote(kFormat));
+  for (const DriveProbe& probe : probes) {
+    text += fmt::format(
+        "{}\n {{\"drive\": {}, \"backend\": {}, \"record_class_bytes\": {}, \"is_direct\": {},\n"
+        "  \"reason\": {}, \"taken_unix_s\": {}, \"sequential_bytes_per_second\": {:.0f},\n"
+        "  \"random\": [",
+        &probe == probes.data() ? "" : ",", json_quote(probe.drive), json_quote(probe.backend),
+        probe.record_class_bytes, probe.is_direct, json_quote(probe.reason), probe.taken_unix_s,
+        probe.sequential_bytes_per_second);
+    for (const DriveRate& rate : probe.random) {
+      text +=
+          fmt::format("{}{{\"depth\": {}, \"bytes_per_second\": {:.0f}}}",
+                      &rate == probe.random.data() ? "" : ", ", rate.depth, rate.bytes_per_second);
+    }
+    text += "]}";
+  }
+  return text + "\n]}\n";
+}
+
+std::string default_drive_cache_path() {
+  const char* cache_home = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path folder;
+  if (cache_home != nullptr && *cache_home == '/') {
+    folder = cache_home;
+  } else if (home != nullptr && *home == '/') {
+    folder = std::filesystem::path(home) / ".cache";
+  } else {
+    return "";
+  }
+  return folder / "motley" / "drives.json";
+}
+
+Result<CachedDriveProbe> probe_drive_cached(const Clock& clock, FaultPoints& faults,
+                                            std::span<const File* const> files,
+                                            const DriveProbeOptions& options,
+                                            const std::string& cache_path, int64_t max_age_s) {
+  CachedDriveProbe cached;
+  std::vector<DriveProbe> known;
+  if (!cache_path.empty() && !files.empty()) {
+    MOTLEY_ASSIGN_OR_RETURN(const DriveProbe question,
+                            question_of(faults, *files.front(), options));
+    auto loaded = load(faults, cache_path);
+    if (loaded.is_ok()) {
+      known = std::move(*loaded);
+    } else {
+      cached.note = "drive cache ignored: " + loaded.status().message();
+    }
+    for (const DriveProbe& probe : known) {
+      const int64_t age_s = unix_now_s() - probe.taken_unix_s;
+      if (!same_question(probe, question) || age_s < 0 || age_s > max_age_s) continue;
+      cached.probe = probe;
+      cached.was_cached = true;
+      return cached;
+    }
+  }
+  MOTLEY_ASSIGN_OR_RETURN(cached.probe, probe_drive(clock, faults, files, options));
+  if (cache_path.empty()) return cached;
+  const Status stored = store(faults, cache_path, std::move(known), cached.probe);
+  if (!stored.is_ok()) cached.note = "drive cache not written: " + stored.message();
+  return cached;
+}
+
+}  // namespace motley

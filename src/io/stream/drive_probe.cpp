@@ -1,0 +1,194 @@
+#include "io/stream/drive_probe.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/sysmacros.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <random>
+
+#include "base/aligned_buffer.h"
+#include "io/stream/read_scheduler.h"
+
+namespace motley {
+namespace {
+
+constexpr double kGoodEnough = 0.97;
+constexpr int64_t kPageBytes = 4096;
+
+int64_t round_up(int64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+// The places of one file where a record can begin.
+struct Place {
+  const File* file = nullptr;
+  int64_t records = 0;  // whole ones
+};
+
+class Probe {
+ public:
+  Probe(const Clock& clock, FaultPoints& faults, const DriveProbeOptions& options)
+      : clock_(clock),
+        faults_(faults),
+        options_(options),
+        record_bytes_(round_up(options.record_bytes)),
+        random_(options.seed != 0 ? options.seed : static_cast<uint64_t>(clock.now_ns())) {}
+
+  Result<DriveProbe> run(std::span<const File* const> files) {
+    MOTLEY_RETURN_IF_ERROR(find_places(files));
+    const auto fits = [&](int depth) {
+      return depth == options_.depths.front() || depth * record_bytes_ <= options_.max_buffer_bytes;
+    };
+    int deepest = 0;
+    for (const int depth : options_.depths) deepest = fits(depth) ? depth : deepest;
+    MOTLEY_ASSIGN_OR_RETURN(buffer_,
+                            AlignedBuffer::allocate(static_cast<size_t>(deepest * record_bytes_)));
+    std::memset(buffer_.data(), 1, buffer_.size());  // page faults are not the drive's
+    MOTLEY_ASSIGN_OR_RETURN(result_.drive, drive_identity(*places_.front().file));
+    for (const int depth : options_.depths) {
+      if (!fits(depth)) break;
+      MOTLEY_ASSIGN_OR_RETURN(const double rate, measure(depth, false));
+      result_.random.push_back({depth, rate});
+    }
+    MOTLEY_ASSIGN_OR_RETURN(result_.sequential_bytes_per_second,
+                            measure(result_.best_depth(), true));
+    result_.record_class_bytes = record_class(options_.record_bytes);
+    result_.taken_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
+                               std::chrono::system_clock::now().time_since_epoch())
+                               .count();
+    return result_;
+  }
+
+ private:
+  Status find_places(std::span<const File* const> files) {
+    std::string drive;
+    for (const File* file : files) {
+      MOTLEY_ASSIGN_OR_RETURN(const std::string its, drive_identity(*file));
+      if (drive.empty()) drive = its;
+      const int64_t records = file->size() / record_bytes_;
+      if (its == drive && records > 0) places_.push_back({file, records});
+      if (its == drive) records_ += records;
+    }
+    if (!places_.empty()) return Status::ok();
+    return invalid_argument(
+        fmt::format("cannot probe the drive: none of {} files holds a record of {} bytes",
+                    files.size(), record_bytes_));
+  }
+
+  Result<std::unique_ptr<ReadScheduler>> open(int depth) {
+    std::vector<DirectFile> direct;
+    for (const Place& place : places_) {
+      MOTLEY_ASSIGN_OR_RETURN(DirectFile file,
+                              DirectFile::open(faults_, *place.file, options_.cache_use));
+      direct.push_back(std::move(file));
+    }
+    result_.is_direct = direct.front().is_direct();
+    result_.reason = direct.front().reason();
+    MOTLEY_ASSIGN_OR_RETURN(auto scheduler, ReadScheduler::open(clock_, faults_, std::move(direct),
+                                                                {.depth = depth,
+                                                                 .backend = options_.backend,
+                                                                 .threads = std::min(depth, 256)}));
+    result_.backend = scheduler->backend_name();
+    if (result_.reason.empty()) result_.reason = scheduler->backend_reason();
+    return scheduler;
+  }
+
+  // Keeps `depth` records wanted for the time given, then lets the last ones arrive. The scheduler
+  // cuts large ones as it does in a run, so its depth means the same.
+  Result<double> measure(int depth, bool in_order) {
+    MOTLEY_ASSIGN_OR_RETURN(const auto scheduler, open(depth));
+    const std::span<std::byte> all[] = {buffer_.bytes()};
+    // Without registered buffers a run reads as well, and so does this.
+    static_cast<void>(scheduler->register_buffers(all).is_ok());
+    int64_t record = any_record();
+    const auto submit = [&](uint64_t slot) {
+      record = in_order ? (record + 1) % records_ : any_record();
+      const ReadRange range = range_of(record, slot);
+      scheduler->files()[static_cast<size_t>(range.file)].drop_cached(
+          {range.offset, record_bytes_});
+      scheduler->submit(slot, ReadPriority::kDemandGateUp, {&range, 1});
+    };
+    const int64_t start_ns = clock_.now_ns();
+    for (int slot = 0; slot < depth; ++slot) submit(static_cast<uint64_t>(slot));
+    int64_t arrived = 0;
+    while (!scheduler->is_idle()) {
+      for (const ReadCompletion& one : scheduler->wait()) {
+        MOTLEY_RETURN_IF_ERROR(one.status.with_context("cannot probe the drive"));
+        ++arrived;
+        if (seconds_since(clock_, start_ns) < options_.seconds_per_depth) submit(one.tag);
+      }
+    }
+    const double seconds = std::max(seconds_since(clock_, start_ns), 1e-9);
+    return static_cast<double>(arrived * record_bytes_) / seconds;
+  }
+
+  int64_t any_record() { return std::uniform_int_distribution<int64_t>(0, records_ - 1)(random_); }
+
+  ReadRange range_of(int64_t record, uint64_t slot) {
+    int file = 0;
+    while (record >= places_[static_cast<size_t>(file)].records) {
+      record -= places_[static_cast<size_t>(file++)].records;
+    }
+    const auto bytes = static_cast<size_t>(record_bytes_);
+    return {file, record * record_bytes_, buffer_.bytes().subspan(slot * bytes, bytes)};
+  }
+
+  const Clock& clock_;
+  FaultPoints& faults_;
+  const DriveProbeOptions& options_;
+  const int64_t record_bytes_;
+  std::mt19937_64 random_;
+  std::vector<Place> places_;
+  int64_t records_ = 0;  // of all places
+  AlignedBuffer buffer_;
+  DriveProbe result_;
+};
+
+}  // namespace
+
+double DriveProbe::best_bytes_per_second() const {
+  double best = 0;
+  for (const DriveRate& rate : random) best = std::max(best, rate.bytes_per_second);
+  return best;
+}
+
+int DriveProbe::best_depth() const {
+  MOTLEY_CHECK(!random.empty(), "a probe without depths");
+  const double enough = kGoodEnough * best_bytes_per_second();
+  return std::find_if(random.begin(), random.end(),
+                      [&](const DriveRate& rate) { return rate.bytes_per_second >= enough; })
+      ->depth;
+}
+
+Result<DriveProbe> probe_drive(const Clock& clock, FaultPoints& faults,
+                               std::span<const File* const> files,
+                               const DriveProbeOptions& options) {
+  MOTLEY_CHECK(options.record_bytes > 0 && !options.depths.empty() && options.depths.front() >= 1 &&
+                   std::is_sorted(options.depths.begin(), options.depths.end()),
+               "a probe needs a record size and ascending depths");
+  return Probe(clock, faults, options).run(files);
+}
+
+Result<std::string> drive_identity(const File& file) {
+  struct stat facts{};
+  struct statfs system{};
+  if (fstat(file.descriptor(), &facts) != 0 || fstatfs(file.descriptor(), &system) != 0) {
+    return io_error(file.name(), errno);
+  }
+  uint64_t id = 0;
+  static_assert(sizeof system.f_fsid == sizeof id);
+  std::memcpy(&id, &system.f_fsid, sizeof id);
+  return fmt::format("{}:{} {:016x}", major(facts.st_dev), minor(facts.st_dev), id);
+}
+
+int64_t record_class(int64_t record_bytes) {
+  return static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(record_bytes)));
+}
+
+}  // namespace motley
