@@ -1,7 +1,11 @@
 #include "io/stream/read_backend.h"
 
 #include <gmock/gmock.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include <set>
 
@@ -130,14 +134,58 @@ class FewDescriptors {
   rlimit before_{};
 };
 
+Result<OpenedReadBackend> open_without_descriptors(ReadBackendKind kind) {
+  const FewDescriptors few;  // for this call only: sanitizers and the test want some too
+  return open_read_backend({}, {.kind = kind});
+}
+
 TEST(ReadBackend, WithoutARingThePoolReadsAndTheReasonIsKnown) {
-  const FewDescriptors few;
-  const auto automatic = open_read_backend({}, {});
+  const auto automatic = open_without_descriptors(ReadBackendKind::kAuto);
   ASSERT_TRUE(automatic.is_ok());
   EXPECT_EQ(automatic->backend->name(), "pread");
   EXPECT_THAT(automatic->reason, ::testing::StartsWith("io_uring: "));
-  const auto forced = open_read_backend({}, {.kind = ReadBackendKind::kUring});
+  const auto forced = open_without_descriptors(ReadBackendKind::kUring);
   EXPECT_EQ(forced.status().code(), StatusCode::kUnsupported);
+}
+
+// As in a container whose seccomp profile knows no io_uring. Cannot be undone in this process.
+bool forbid_system_call(int number) {
+  sock_filter filter[] = {
+      {BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)},
+      {BPF_JMP | BPF_JEQ | BPF_K, 0, 1, static_cast<uint32_t>(number)},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | EPERM},
+      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW},
+  };
+  const sock_fprog program = {4, filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// In a process of its own: reads a file without that system call. Ends with 0 when all is well.
+[[noreturn]] void read_without(int number, const std::string& path) {
+  FaultPoints faults;
+  std::vector<DirectFile> files;
+  files.push_back(open_for_test(faults, path));
+  if (!forbid_system_call(number)) _exit(77);
+  auto opened = open_read_backend(descriptors_of(files), {});
+  if (!opened.is_ok() || opened->reason.find("seccomp") == std::string::npos) _exit(1);
+  auto buffer = AlignedBuffer::allocate(4096);
+  opened->backend->submit({0, 0, buffer->bytes(), 5});
+  std::vector<RawCompletion> completions;
+  opened->backend->wait(&completions, 1);
+  _exit(completions.size() == 1 && completions[0].result == 3000 ? 0 : 2);
+}
+
+TEST(ReadBackendDeathTest, AForbiddenRingIsReplacedBeforeAnyRead) {
+  if (!has_uring()) GTEST_SKIP() << "no io_uring here";
+  const TemporaryDirectory directory;
+  directory.write("a", random_bytes(3000, 1));
+  const auto well_or_no_filters = [](int status) {
+    return WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77);
+  };
+  for (const int number : {__NR_io_uring_setup, __NR_io_uring_enter}) {
+    EXPECT_EXIT(read_without(number, directory / "a"), well_or_no_filters, "");
+  }
 }
 
 }  // namespace
