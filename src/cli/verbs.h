@@ -16,6 +16,7 @@
   VERB(tokenize)           \
   VERB(template)           \
   VERB(bench_model)        \
+  VERB(bench_cache)        \
   VERB(quantize)           \
   VERB(synth)              \
   VERB(completion)         \

@@ -30,7 +30,8 @@ FrequencyRecency::FrequencyRecency(const CacheShape& shape, const FrequencyRecen
   experts_.assign(shape.size(), unused);
   steps_.assign(static_cast<size_t>(shape.layers), 0);
   sample_of_layer_.assign(static_cast<size_t>(shape.layers), -1);
-  samples_ = std::min(options.ghost_layers, shape.layers);
+  // A fifth of the layers keeps the ghosts' share of a step small; one alone would share nothing.
+  samples_ = std::min(std::clamp(shape.layers / 5, 3, options.ghost_layers), shape.layers);
   for (int i = 0; i < samples_; ++i) {
     const int layer = (2 * i + 1) * shape.layers / (2 * samples_);
     sample_of_layer_[static_cast<size_t>(layer)] = i;

@@ -24,7 +24,7 @@
 namespace motley {
 
 struct FrequencyRecencyOptions {
-  int ghost_layers = 8;          // at most; spread over the model
+  int ghost_layers = 8;          // at most, and at least 3; spread over the model
   double ghost_memory = 1024;    // steps after which a ghost's hits count half
   double switch_margin = 0.003;  // hit rate by which another rule must be better
 };

@@ -10,7 +10,7 @@
 namespace motley {
 namespace {
 
-constexpr int64_t kMostIds = int64_t{1} << 31;
+constexpr int64_t kMostIds = int64_t{1} << 28;
 
 // std::mt19937_64 is the same everywhere; the library's distributions are not.
 class Dice {

@@ -33,7 +33,7 @@ struct SyntheticOptions {
 std::string_view route_pattern_name(RoutePattern pattern);
 
 // All tokens are decoded ones. kInvalidArgument for a shape that no trace may have, or one of more
-// than 2^31 ids.
+// than 2^28 ids.
 Result<RouteTrace> make_synthetic_routes(const SyntheticOptions& options);
 
 }  // namespace motley
