@@ -1,5 +1,5 @@
 // The goals of the eviction policy at a quarter of the experts resident, on synthetic routes. The
-// policy was tuned on seeds below 100; these tests use others.
+// policy was tuned on seed 1; these tests use others.
 #include "experts/cache/cache_replay.h"
 
 #include <gtest/gtest.h>

@@ -51,7 +51,7 @@ bool are_choices(std::span<const uint16_t> ids, int experts, std::vector<int64_t
 
 Result<size_t> parse_header(std::span<const std::byte> bytes, RouteShape& shape) {
   if (bytes.size() < kFixedBytes || text_of(bytes.first(kMagic.size())) != kMagic) {
-    return corrupt("not a trace of routes (motley run --record-routes FILE writes one)");
+    return corrupt("not a trace of routes (experts/cache/route_trace.h says what one is)");
   }
   const auto field = [&](size_t at) { return load_little<uint32_t>(bytes.subspan(at)); };
   if (field(8) != kVersion) {
