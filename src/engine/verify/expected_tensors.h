@@ -1,14 +1,19 @@
 // Reference outputs to verify against: one safetensors file of F32 and I32 tensors.
-// Names: docs/verify.md. Read as hostile input; errors name the file and the tensor.
+// Names: docs/verify.md. Read as hostile input; errors name the file and the tensor. Every tensor
+// is accounted for: an unknown name, a label without ids or with nothing but ids, an empty tensor
+// and a number outside 32 bits are kInvalidArgument.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/context.h"
 #include "base/status.h"
+#include "engine/verify/expected_names.h"
+#include "io/safetensors.h"
 
 namespace motley {
 
@@ -30,10 +35,15 @@ class ExpectedTensors {
   const Ints* ints(const std::string& name) const;
   // Every tensor name, sorted.
   std::vector<std::string> names() const;
-  // Labels L that have "L.ids", sorted.
+  // Labels, sorted: each has ids and something to compare.
   std::vector<std::string> labels() const;
+  // Whether the label has a tensor of this kind, with any index.
+  bool has(const std::string& label, ExpectedKind kind) const;
 
  private:
+  Status add(const SafetensorsEntry& entry, std::span<const std::byte> bytes);
+  Status check_labels() const;
+
   std::map<std::string, Floats> floats_;
   std::map<std::string, Ints> ints_;
 };

@@ -1,4 +1,5 @@
-// Compares one label's expected tensors with traces of the engine.
+// Compares one label's expected tensors with traces of the engine. Their shapes and numbers must
+// have passed check_expected_shapes.
 #pragma once
 
 #include <string>

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "engine/verify/expected_shapes.h"
 #include "engine/verify/label_check.h"
 
 namespace motley {
@@ -11,60 +12,6 @@ constexpr double kFastLossLimit = 0.005;
 constexpr double kFastRowShare = 0.01;  // of rows whose greatest logit may differ
 constexpr int kMaxRoutePasses = 4;
 
-// Shapes that would read past the engine's outputs are refused before anything runs.
-Status check_shapes(const ExpectedTensors& expected, const std::string& label,
-                    const ModelSpec& spec) {
-  const auto refuse = [&](const std::string& tensor, const std::string& why) {
-    return invalid_argument(fmt::format("expected outputs: tensor {}.{} {}", label, tensor, why));
-  };
-  for (const std::string rest : {"ids", "greedy"}) {
-    const ExpectedTensors::Ints* ints = expected.ints(label + "." + rest);
-    if (ints == nullptr) continue;
-    for (const int32_t token : ints->values) {
-      if (token < 0 || token >= spec.vocab_size) {
-        return refuse(rest,
-                      fmt::format("names token {}, the vocabulary has {}", token, spec.vocab_size));
-      }
-    }
-  }
-  const auto prompt = static_cast<int64_t>(expected.ints(label + ".ids")->values.size());
-  const auto rows_fit = [&](const std::vector<int64_t>& shape, int64_t width) {
-    const int64_t rows = shape.size() == 2 ? shape[0] : 1;
-    return !shape.empty() && shape.size() <= 2 && shape.back() == width && rows <= prompt;
-  };
-  for (const char* rest : {"logits", "mtp.logits"}) {
-    const ExpectedTensors::Floats* floats = expected.floats(label + "." + rest);
-    if (floats != nullptr && !rows_fit(floats->shape, spec.vocab_size)) {
-      return refuse(rest, "has a shape that this model cannot give");
-    }
-  }
-  if (const auto* argmax = expected.ints(label + ".argmax");
-      argmax != nullptr && static_cast<int64_t>(argmax->values.size()) != prompt) {
-    return refuse("argmax", "must have one entry per token");
-  }
-  if (const auto* losses = expected.floats(label + ".nll");
-      losses != nullptr && static_cast<int64_t>(losses->values.size()) != prompt - 1) {
-    return refuse("nll", "must have one entry per token but the first");
-  }
-  if (const auto* margins = expected.floats(label + ".greedy_margin")) {
-    const auto* greedy = expected.ints(label + ".greedy");
-    if (greedy == nullptr || greedy->values.size() != margins->values.size()) {
-      return refuse("greedy_margin", "must match greedy");
-    }
-  }
-  const std::vector<int> moe = moe_layers(spec);
-  for (size_t i = 0; i < moe.size(); ++i) {
-    const std::string rest = fmt::format("router.{}.experts", i);
-    const auto* chosen = expected.ints(label + "." + rest);
-    const auto& layer = spec.layers[static_cast<size_t>(moe[i])];
-    const int width = std::get<MoeSpec>(layer.feed_forward).experts_per_token;
-    if (chosen != nullptr && (chosen->shape.size() != 2 || !rows_fit(chosen->shape, width))) {
-      return refuse(rest, "has a shape that this model cannot give");
-    }
-  }
-  return Status::ok();
-}
-
 class ExpectedVerifier {
  public:
   ExpectedVerifier(Engine& engine, const ExpectedTensors& expected, const VerifyOptions& options)
@@ -73,7 +20,8 @@ class ExpectedVerifier {
   Result<VerifyReport> run() {
     const std::vector<std::string> labels = expected_.labels();
     for (const std::string& label : labels) {
-      MOTLEY_RETURN_IF_ERROR(check_shapes(expected_, label, engine_.spec()));
+      MOTLEY_RETURN_IF_ERROR(
+          check_expected_shapes(expected_, label, engine_.spec(), engine_.context_length()));
     }
     for (const std::string& label : labels) {
       tell("exact " + label);
@@ -91,7 +39,7 @@ class ExpectedVerifier {
   Status check_exact(const std::string& label) {
     TraceRequest request = request_for(expected_, label, options_.prefill_chunk);
     RouteTable routes;
-    if (expected_.ints(label + ".router.0.experts") != nullptr) {
+    if (expected_.has(label, ExpectedKind::kRouterExperts)) {
       MOTLEY_RETURN_IF_ERROR(reference_routes(label, request, &routes));
       request.forced_routes = &routes;
     }
