@@ -13,6 +13,8 @@ class OwnedContext {
  public:
   explicit OwnedContext(ThreadPoolOptions options = {}, LogOptions log = {})
       : log_(log), threads_(options) {}
+  // What went wrong in starting; to be looked at before get() where many threads may be asked for.
+  const Status& status() const { return threads_.status(); }
   Context& get() { return context_; }
   FaultPoints& faults() { return faults_; }
 

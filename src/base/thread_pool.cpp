@@ -1,11 +1,16 @@
 #include "base/thread_pool.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <new>
+#include <span>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -17,6 +22,11 @@ namespace {
 
 // About 20 to 50 microseconds: longer than the gap between two ops of a step.
 constexpr int kSpins = 4000;
+
+// Then the wait gives the core away, first to whoever is ready, then by sleeping.
+constexpr int kYields = 16;
+
+constexpr uint32_t kOpen = uint32_t{1} << 31;
 
 // In the place of a grain: ranges that shrink.
 constexpr int64_t kShrinking = 0;
@@ -38,10 +48,10 @@ void block_foreign_signals() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-void pin_to(int cpu) {
+void keep_to(std::span<const int> cpus) {
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  CPU_SET(cpu, &mask);
+  for (const int cpu : cpus) CPU_SET(cpu, &mask);
   pthread_setaffinity_np(pthread_self(), sizeof(mask), &mask);  // best effort
 }
 
@@ -50,6 +60,7 @@ void pin_to(int cpu) {
 struct ThreadPool::State {
   std::vector<std::thread> workers;
   int size = 1;
+  Status status;
 
   // The loop being run; written before `generation` is advanced.
   Body* body = nullptr;
@@ -58,7 +69,10 @@ struct ThreadPool::State {
 
   alignas(64) std::atomic<uint32_t> generation{0};
   alignas(64) std::atomic<int64_t> next{0};
-  alignas(64) std::atomic<int> running{0};
+  // kOpen while workers may join the loop, plus how many are in it. The caller closes it when no
+  // piece is left and waits for those inside only: a worker whose core was taken away between two
+  // loops holds up nobody.
+  alignas(64) std::atomic<uint32_t> gate{0};
   alignas(64) std::atomic<bool> stopping{false};
 
   void run_pieces(int worker) {
@@ -91,30 +105,86 @@ struct ThreadPool::State {
       generation.wait(seen, std::memory_order_acquire);
       seen = generation.load(std::memory_order_acquire);
       if (stopping.load(std::memory_order_relaxed)) return;
+      if (!enter()) continue;
       run_pieces(worker);
-      running.fetch_sub(1, std::memory_order_release);
+      leave();
     }
+  }
+
+  bool enter() {
+    uint32_t now = gate.load(std::memory_order_relaxed);
+    while ((now & kOpen) != 0) {
+      if (gate.compare_exchange_weak(now, now + 1, std::memory_order_acquire,
+                                     std::memory_order_relaxed)) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void leave() {
+    // 1: the gate is closed and this was the last one.
+    if (gate.fetch_sub(1, std::memory_order_release) == 1) gate.notify_one();
+  }
+
+  void wait_for_workers() {
+    gate.fetch_and(~kOpen, std::memory_order_relaxed);
+    for (int spin = 0; spin < kSpins + kYields; ++spin) {
+      if (gate.load(std::memory_order_acquire) == 0) return;
+      if (spin < kSpins) {
+        pause_cpu();
+      } else {
+        std::this_thread::yield();
+      }
+    }
+    for (uint32_t inside = 0; (inside = gate.load(std::memory_order_acquire)) != 0;) {
+      gate.wait(inside, std::memory_order_acquire);
+    }
+  }
+
+  void stop() {
+    stopping.store(true, std::memory_order_relaxed);
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    for (std::thread& worker : workers) worker.join();
+    workers.clear();
   }
 };
 
 ThreadPool::ThreadPool(ThreadPoolOptions options) : state_(std::make_unique<State>()) {
   const CpuTopology topology = read_cpu_topology();
   state_->size = options.threads > 0 ? options.threads : topology.default_threads();
-  const bool pin = options.pin && static_cast<size_t>(state_->size) <= topology.cpus.size();
-  for (int worker = 1; worker < state_->size; ++worker) {
-    state_->workers.emplace_back(
-        [this, worker, pin, cpu = topology.cpus[pin ? static_cast<size_t>(worker) : 0]] {
-          if (pin) pin_to(cpu);
-          state_->worker_loop(worker);
-        });
+  std::vector<int> cpus;  // one for each thread; empty: any
+  if (options.pin && static_cast<size_t>(state_->size) < topology.cpus.size()) {
+    cpus.assign(topology.cpus.begin(), topology.cpus.begin() + state_->size);
   }
+  std::string why;
+  try {
+    state_->workers.reserve(static_cast<size_t>(state_->size - 1));
+    for (int worker = 1; worker < state_->size; ++worker) {
+      state_->workers.emplace_back([state = state_.get(), worker, cpus] {
+        if (!cpus.empty()) keep_to(cpus);
+        state->worker_loop(worker);
+      });
+    }
+    return;
+  } catch (const std::system_error& error) {
+    why = error.code().message();
+  } catch (const std::bad_alloc&) {
+    why = "out of memory";
+  }
+  state_->stop();
+  state_->status = resource_exhausted(
+      fmt::format("cannot start {} threads: {}; give fewer with --threads", state_->size, why));
+  state_->size = 1;
+}
+
+const Status& ThreadPool::status() const {
+  return state_->status;
 }
 
 ThreadPool::~ThreadPool() {
-  state_->stopping.store(true, std::memory_order_relaxed);
-  state_->generation.fetch_add(1, std::memory_order_release);
-  state_->generation.notify_all();
-  for (std::thread& worker : state_->workers) worker.join();
+  state_->stop();
 }
 
 int ThreadPool::size() const {
@@ -145,17 +215,11 @@ void ThreadPool::run(int64_t count, int64_t grain, Body body) {
   state.count = count;
   state.grain = grain;
   state.next.store(0, std::memory_order_relaxed);
-  state.running.store(state.size - 1, std::memory_order_relaxed);
+  state.gate.store(kOpen, std::memory_order_release);
   state.generation.fetch_add(1, std::memory_order_release);
   state.generation.notify_all();
   state.run_pieces(0);
-  for (int spin = 0; state.running.load(std::memory_order_acquire) != 0; ++spin) {
-    if (spin < kSpins) {
-      pause_cpu();
-    } else {
-      std::this_thread::yield();  // more threads than cores: let the workers run
-    }
-  }
+  state.wait_for_workers();
 }
 
 }  // namespace motley

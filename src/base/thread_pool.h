@@ -1,7 +1,8 @@
 // A fixed set of worker threads for data-parallel loops.
 //
 // The caller's thread is worker 0. Workers spin briefly between loops (a decode step has hundreds
-// of them a few microseconds apart), then sleep. Which worker runs which piece is not fixed, so a
+// of them a few microseconds apart), then sleep. A loop ends when its pieces are done: a worker
+// that comes too late for one is not waited for. Which worker runs which piece is not fixed, so a
 // body's result must not depend on the worker (R5).
 // Thread rule: parallel_for from one thread at a time; bodies must not call it again.
 #pragma once
@@ -10,12 +11,13 @@
 #include <memory>
 
 #include "base/function_ref.h"
+#include "base/status.h"
 
 namespace motley {
 
 struct ThreadPoolOptions {
   int threads = 0;  // 0: one per physical core that this process may use
-  bool pin = true;  // keep each worker on its own core (physical cores first)
+  bool pin = true;  // keep all to as many cores as threads (physical first); each may move there
 };
 
 class ThreadPool {
@@ -27,6 +29,8 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
+  // kResourceExhausted when the system refused a thread; the pool then has the caller's alone.
+  const Status& status() const;
   int size() const;
 
   // Cuts [0, count) into pieces of at most `grain` and runs them all; returns when done.

@@ -127,6 +127,7 @@ Result<RunModel> load_run_model(const OptionValues& values) {
   RunModel model;
   MOTLEY_ASSIGN_OR_RETURN(model.path, find_model(values));
   model.context = std::make_unique<OwnedContext>(thread_options(values), log_options(values));
+  MOTLEY_RETURN_IF_ERROR(model.context->status());
   Context& context = model.context->get();
   const int64_t start_ns = context.clock.now_ns();
   MOTLEY_ASSIGN_OR_RETURN(TextModel text, load_text_model(model.path));

@@ -72,6 +72,7 @@ Result<int> run_bench_model(Invocation& invocation) {
   MOTLEY_ASSIGN_OR_RETURN(const std::string path, find_model(values));
   const EngineOptions options = engine_options(values, path);
   OwnedContext owned(thread_options(values), log_options(values));
+  MOTLEY_RETURN_IF_ERROR(owned.status());
   Context& context = owned.get();
   StageLine line(invocation.console);
   std::vector<MachineRates> machine;

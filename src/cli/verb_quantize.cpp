@@ -74,6 +74,7 @@ FormatRequest format_request(const OptionValues& values) {
 Result<int> run_quantize(Invocation& invocation) {
   const OptionValues& values = invocation.options;
   OwnedContext owned(thread_options(values), log_options(values));
+  MOTLEY_RETURN_IF_ERROR(owned.status());
   ExportOptions output{.directory = *values.argument("OUT"),
                        .shard_bytes = values.bytes(kShardSize)};
   ByteProgress progress(owned.get().clock, "quantising");

@@ -59,6 +59,7 @@ Status check_synth(const Invocation& invocation) {
 Result<int> run_synth(Invocation& invocation) {
   const OptionValues& values = invocation.options;
   OwnedContext owned(thread_options(values), log_options(values));
+  MOTLEY_RETURN_IF_ERROR(owned.status());
   SynthOptions options;
   options.config_path = values.text(kConfig);
   MOTLEY_ASSIGN_OR_RETURN(options.format, parse_format(values.text(kFormat)));

@@ -114,6 +114,7 @@ Result<int> run_verify(Invocation& invocation) {
   const OptionValues& values = invocation.options;
   MOTLEY_ASSIGN_OR_RETURN(const std::string model, find_model(values));
   OwnedContext owned(thread_options(values), log_options(values));
+  MOTLEY_RETURN_IF_ERROR(owned.status());
   EngineOptions options = shared_engine_options(values, model);
   if (values.given(kExpected)) {
     return verify_against_file(invocation, owned.get(), std::move(options));

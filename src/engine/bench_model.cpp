@@ -131,6 +131,7 @@ Result<std::vector<MachineRates>> measure_machine(const Clock& clock,
   for (const int count : counts) {
     if (options.progress) options.progress(fmt::format("machine, {} threads", count));
     ThreadPool threads({.threads = count});
+    MOTLEY_RETURN_IF_ERROR(threads.status());
     MachineRates& entry = rates.emplace_back();
     entry.threads = count;
     MOTLEY_ASSIGN_OR_RETURN(entry.read_bytes_per_s,
