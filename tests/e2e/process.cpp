@@ -88,6 +88,7 @@ Outcome run_with(const std::vector<std::string>& words, const RunOptions& option
   rusage usage{};
   wait4(child, &status, 0, &usage);
   outcome.exit = status_of(status);
+  outcome.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   outcome.peak_bytes = usage.ru_maxrss * 1024;
   outcome.err = read_file(err_path);
   return outcome;

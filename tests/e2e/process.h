@@ -11,7 +11,8 @@
 namespace motley::e2e {
 
 struct Outcome {
-  int exit = -1;  // 128 + N after signal N
+  int exit = -1;   // 128 + N after signal N
+  int signal = 0;  // N, when a signal ended the program; 0 when it ended by itself
   std::string out;
   std::string err;
   int64_t peak_bytes = 0;  // of resident memory
