@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -37,13 +38,21 @@ bool is_c1_control(unsigned char first, unsigned char second) {
   return first == 0xC2 && second >= 0x80 && second <= 0x9F;
 }
 
+bool same_file(int a, int b) {
+  struct stat first{};
+  struct stat second{};
+  return ::fstat(a, &first) == 0 && ::fstat(b, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
 }  // namespace
 
 Console::Console(ConsoleOptions options)
     : options_(options),
       in_is_terminal_(::isatty(options.in) == 1),
       out_is_terminal_(::isatty(options.out) == 1),
-      err_is_terminal_(::isatty(options.err) == 1) {}
+      err_is_terminal_(::isatty(options.err) == 1),
+      outputs_are_one_(same_file(options.out, options.err)) {}
 
 void Console::out(std::string_view text) {
   if (out_status_.is_ok()) out_status_ = write_all(options_.out, text, "standard output");

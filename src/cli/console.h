@@ -32,6 +32,8 @@ class Console {
   bool in_is_terminal() const { return in_is_terminal_; }
   bool out_is_terminal() const { return out_is_terminal_; }
   bool err_is_terminal() const { return err_is_terminal_; }
+  // Both outputs go to one file or pipe (2>&1), so that a line of one may begin amid the other's.
+  bool outputs_are_one() const { return outputs_are_one_; }
 
   enum class Style { kPrompt, kNote, kError };
   // `text` in colour, where `for_out` or standard error can show it.
@@ -45,6 +47,7 @@ class Console {
   bool in_is_terminal_ = false;
   bool out_is_terminal_ = false;
   bool err_is_terminal_ = false;
+  bool outputs_are_one_ = false;
   Status out_status_;
 };
 

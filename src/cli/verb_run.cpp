@@ -37,8 +37,11 @@ Result<int> answer_once(Console& console, const RunModel& model, const ChatOptio
                           session.generate(tokens, interrupt, show));
   if (options.json) {
     console.out(run_json(model, session_options, outcome));
-  } else if (console.out_is_terminal() && !outcome.text.ends_with('\n')) {
-    console.out("\n");
+  } else if (!outcome.text.ends_with('\n')) {
+    if (console.out_is_terminal())
+      console.out("\n");
+    else if (console.outputs_are_one())
+      console.err("\n");
   }
   const std::string line = stats_line(outcome.stats, model.engine->numerics_name());
   console.err(console.styled(Console::Style::kNote, line, false) + "\n");

@@ -32,7 +32,7 @@ TEST(MlxAffine, FieldsOfAWordAreInOrder) {
 TEST(MlxAffine, GroupErrorIsHalfAStep) {
   std::mt19937 random(2);
   std::normal_distribution<float> normal;
-  for (const int bits : {2, 3, 4, 6, 8}) {
+  for (const int bits : {2, 3, 4, 5, 6, 8}) {
     std::vector<float> values(64);
     for (float& value : values) value = normal(random);
     std::vector<uint8_t> codes(values.size());

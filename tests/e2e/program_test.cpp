@@ -134,6 +134,17 @@ TEST(Interrupt, TwiceEndsTheProgramAtOnce) {
   EXPECT_THAT(outcome.err, Not(HasSubstr("tok/s")));
 }
 
+TEST(Run, SpeedsBeginALineOfTheirOwnWhereBothOutputsAreOne) {
+  RunOptions options;
+  options.program = "/bin/sh";
+  const Words words = {
+      "-c",           "exec \"$@\" 2>&1", "sh", MOTLEY_PROGRAM, "run", pocket_model(), "-p",
+      "Who are you?", "--temp",           "0"};
+  EXPECT_THAT(run_with(words, options).out, HasSubstr(".\nprefill "));
+  EXPECT_THAT(run({"run", pocket_model(), "-p", "Who are you?", "--temp", "0"}).out,
+              ::testing::EndsWith("."));
+}
+
 TEST(Threads, ARefusedThreadIsOneLine) {
   if (!std::string(MOTLEY_SANITIZERS).empty()) GTEST_SKIP() << "sanitizers reserve address space";
   RunOptions options;
