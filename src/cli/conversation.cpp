@@ -1,5 +1,7 @@
 #include "cli/conversation.h"
 
+#include <fmt/format.h>
+
 namespace motley {
 
 void Conversation::add_user(std::string text) {
@@ -31,6 +33,13 @@ Result<std::vector<TokenId>> Conversation::encode(const TextModel& model,
   request.messages = &all;
   request.think = think;
   MOTLEY_ASSIGN_OR_RETURN(const std::string text, render_chat(model, request));
+  if (text.empty()) {
+    const NamedChatTemplate* used = model.config.find_template();
+    return unsupported(
+        fmt::format("{}: the chat template rendered nothing; use --raw for a prompt "
+                    "without a template",
+                    used == nullptr ? "the model" : used->file));
+  }
   return model.encode_prompt(text, /*rendered=*/true);
 }
 

@@ -43,9 +43,15 @@ TEST(TextModel, StopTokensJoinBothSources) {
   EXPECT_EQ(model->stop_tokens(std::vector<int32_t>{end}), (std::vector<TokenId>{end}));
 }
 
-TEST(TextModel, AMissingTokenizerIsNamed) {
-  const Result<TextModel> model = load_text_model("/no/such/model");
-  EXPECT_NE(model.status().message().find("/no/such/model"), std::string::npos);
+TEST(Conversation, ATemplateThatRendersNothingIsNamed) {
+  Result<TextModel> model = load_text_model(pocket());
+  ASSERT_TRUE(model.is_ok()) << model.status().message();
+  model->chat_template.emplace(ChatTemplate::parse("{# nothing #}").value());
+  Conversation conversation;
+  conversation.add_user("Hi");
+  const std::string message = conversation.encode(*model, std::nullopt).status().message();
+  EXPECT_NE(message.find(pocket() + "/"), std::string::npos) << message;
+  EXPECT_NE(message.find("the chat template rendered nothing"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -104,7 +104,7 @@ Result<int> run_tokenize(Invocation& invocation) {
   } else {
     EncodeOptions encode;
     encode.parse_special = !values.flag(kPlain);
-    MOTLEY_ASSIGN_OR_RETURN(ids, tokenizer.encode(text, encode));
+    MOTLEY_ASSIGN_OR_RETURN(ids, text_model.encode(text, encode));
   }
   if (values.flag(kJson)) {
     invocation.console.out(json_of(tokenizer, ids, text));

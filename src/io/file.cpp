@@ -24,6 +24,23 @@ Status open_error(const std::string& name, int error_number) {
   return io_error(name, error_number);
 }
 
+Status link_refused(const std::string& name) {
+  return invalid_argument(name +
+                          ": is a symbolic link, and none is followed in a model directory; put "
+                          "the file itself or a hard link there, or use the layout of the Hugging "
+                          "Face cache");
+}
+
+// What a link of a cache points to cannot be opened. Never kNotFound: the name itself exists.
+Status blob_error(const std::string& name, const std::string& target, int error_number) {
+  if (error_number == ELOOP) return link_refused(name);
+  if (error_number == ENOENT) {
+    return corrupt(fmt::format("{}: is a link to {}, which is missing; download the file again",
+                               name, target));
+  }
+  return io_error(name, error_number);
+}
+
 // True when DIR/.. is the directory "snapshots" of DIR/../.., as in a Hugging Face cache.
 bool is_cache_snapshot(int directory) {
   struct stat parent{};
@@ -85,6 +102,15 @@ Status File::read_exact(int64_t offset, std::span<std::byte> out) const {
   return Status::ok();
 }
 
+Result<std::string> File::read_text(int64_t max_bytes) const {
+  if (size_ > max_bytes) {
+    return corrupt(fmt::format("{}: {} bytes exceed the limit of {}", name_, size_, max_bytes));
+  }
+  std::string text(static_cast<size_t>(size_), '\0');
+  MOTLEY_RETURN_IF_ERROR(read_exact(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
 Status File::check_unchanged() const {
   struct stat facts{};
   if (fstat(descriptor_.get(), &facts) != 0) return io_error(name_, errno);
@@ -132,15 +158,12 @@ Result<Descriptor> ModelDirectory::open_cache_link(const std::string& name) cons
   const std::string target(buffer.data(), static_cast<size_t>(length));
   const bool names_blob = target.starts_with(kBlobs) &&
                           is_plain_file_name(std::string_view(target).substr(kBlobs.size()));
-  if (!names_blob || !is_cache_snapshot(descriptor_.get())) {
-    return invalid_argument(full +
-                            ": is a symbolic link out of the model directory; copy the file");
-  }
+  if (!names_blob || !is_cache_snapshot(descriptor_.get())) return link_refused(full);
   const Descriptor blobs(
       openat(descriptor_.get(), "../../blobs", O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW));
-  if (!blobs.is_open()) return open_error(full, errno);
+  if (!blobs.is_open()) return blob_error(full, target, errno);
   Descriptor blob(openat(blobs.get(), target.c_str() + kBlobs.size(), kReadFlags | O_NOFOLLOW));
-  if (!blob.is_open()) return open_error(full, errno);
+  if (!blob.is_open()) return blob_error(full, target, errno);
   return blob;
 }
 
@@ -152,13 +175,7 @@ bool ModelDirectory::contains(std::string_view name) const {
 
 Result<std::string> ModelDirectory::read_text(std::string_view name, int64_t max_bytes) const {
   MOTLEY_ASSIGN_OR_RETURN(const File file, open_file(name));
-  if (file.size() > max_bytes) {
-    return corrupt(
-        fmt::format("{}: {} bytes exceed the limit of {}", file.name(), file.size(), max_bytes));
-  }
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  MOTLEY_RETURN_IF_ERROR(file.read_exact(0, std::as_writable_bytes(std::span(text))));
-  return text;
+  return file.read_text(max_bytes);
 }
 
 bool is_plain_file_name(std::string_view name) {

@@ -3,7 +3,8 @@
 // Purpose: every path that a checkpoint can name goes through ModelDirectory, which opens plain
 // file names inside one directory and nothing else. The cache layout of the Hugging Face client
 // (DIR/snapshots/REV/name -> ../../blobs/HASH) is recognised and resolved once, explicitly; any
-// other symbolic link is refused. Only regular files are opened.
+// other symbolic link is refused, and so is one of the cache whose blob is missing. Only regular
+// files are opened.
 // Ownership: descriptors are closed by destruction. Thread rule: read_exact from any thread.
 // Fault points: io.open, io.read. The FaultPoints must outlive the File.
 #pragma once
@@ -49,6 +50,8 @@ class File {
 
   // Fills `out` from `offset` or fails; a range beyond the end is kCorrupt.
   Status read_exact(int64_t offset, std::span<std::byte> out) const;
+  // The whole file as text, at most `max_bytes`.
+  Result<std::string> read_text(int64_t max_bytes) const;
   // kCorrupt when size or modification time differ from those at opening.
   Status check_unchanged() const;
 

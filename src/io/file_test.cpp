@@ -67,6 +67,7 @@ TEST(ModelDirectory, OpensOnlyFilesInside) {
   inside.write("a", "text");
   std::filesystem::create_symlink(outside / "secret", inside / "absolute");
   std::filesystem::create_symlink("a", inside / "sibling");
+  std::filesystem::create_symlink("loop", inside / "loop");
   FaultPoints faults;
   const auto directory = ModelDirectory::open(faults, inside.path());
   ASSERT_TRUE(directory.is_ok());
@@ -75,9 +76,9 @@ TEST(ModelDirectory, OpensOnlyFilesInside) {
   EXPECT_TRUE(directory->contains("absolute"));
   EXPECT_FALSE(directory->contains("../a"));
   EXPECT_THAT(directory->open_file("../a").status().message(), HasSubstr("not a plain file name"));
-  for (const char* name : {"absolute", "sibling"}) {
+  for (const char* name : {"absolute", "sibling", "loop"}) {
     EXPECT_THAT(directory->open_file(name).status().message(),
-                HasSubstr("symbolic link out of the model directory"));
+                HasSubstr("a symbolic link, and none is followed"));
   }
   EXPECT_EQ(directory->open_file("none").status().code(), StatusCode::kNotFound);
   EXPECT_THAT(ModelDirectory::open(faults, inside / "a").status().message(),
@@ -102,8 +103,13 @@ TEST(ModelDirectory, FollowsTheCacheLayoutOnce) {
   ASSERT_TRUE(directory.is_ok());
   EXPECT_EQ(*directory->read_text("model.safetensors", 100), "weights");
   for (const char* name : {"other", "dots", "twice"}) {
-    EXPECT_FALSE(directory->open_file(name).is_ok()) << name;
+    EXPECT_THAT(directory->open_file(name).status().message(), HasSubstr("hard link")) << name;
   }
+  // The name exists, so a blob that is missing does not make the file absent.
+  std::filesystem::create_symlink("../../blobs/gone", snapshot + "/dangling");
+  const Status dangling = directory->open_file("dangling").status();
+  EXPECT_EQ(dangling.code(), StatusCode::kCorrupt);
+  EXPECT_THAT(dangling.message(), HasSubstr("a link to ../../blobs/gone, which is missing"));
   // The same link outside a directory called snapshots is no cache.
   const std::string fake = cache / "models--x/else/0123";
   std::filesystem::create_directories(fake);

@@ -3,9 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
-#include <memory>
 
 #include "text/utf8.h"
 
@@ -83,31 +80,6 @@ Result<nlohmann::json> parse_json(std::string_view text, const TextJsonLimits& l
   JsonBuilder builder(limits);
   MOTLEY_RETURN_IF_ERROR(read_json(text, limits, builder));
   return builder.take();
-}
-
-Result<std::string> read_small_file(const std::string& path, size_t max_bytes) {
-  struct Closer {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  const std::unique_ptr<std::FILE, Closer> file(std::fopen(path.c_str(), "rb"));
-  if (!file) {
-    if (errno == ENOENT) return not_found(fmt::format("{}: no such file", path));
-    return io_error(path, errno);
-  }
-  std::string bytes;
-  while (true) {
-    const size_t chunk = size_t{1} << 20;
-    const size_t before = bytes.size();
-    bytes.resize(before + chunk);
-    const size_t got = std::fread(bytes.data() + before, 1, chunk, file.get());
-    bytes.resize(before + got);
-    if (bytes.size() > max_bytes) {
-      return corrupt(fmt::format("{}: larger than the limit of {} bytes", path, max_bytes));
-    }
-    if (got == chunk) continue;
-    if (std::ferror(file.get()) != 0) return io_error(path, errno);
-    return bytes;
-  }
 }
 
 Status check_known_keys(const nlohmann::json& object, std::string_view where,

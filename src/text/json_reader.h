@@ -70,9 +70,6 @@ Status read_json(std::string_view text, const TextJsonLimits& limits, JsonBuilde
 
 Result<nlohmann::json> parse_json(std::string_view text, const TextJsonLimits& limits);
 
-// The bytes of a file of at most `max_bytes`; errors name the path.
-Result<std::string> read_small_file(const std::string& path, size_t max_bytes);
-
 // Refuses any key of `object` that is not in `known`, naming it as "where.key".
 Status check_known_keys(const nlohmann::json& object, std::string_view where,
                         std::initializer_list<std::string_view> known);

@@ -3,11 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
+
+#include "io/file.h"
+#include "text/tokenizer_json.h"
 
 namespace motley {
 namespace {
+
+// "DIR/chat_template.jinja: chat template".
+std::string template_name(const TokenizerConfig& config) {
+  const NamedChatTemplate* found = config.find_template();
+  if (found == nullptr || found->file.empty()) return "chat template";
+  return found->file + ": chat template";
+}
 
 void set_token(const char* name, const std::optional<std::string>& token,
                nlohmann::ordered_json* context) {
@@ -37,9 +46,16 @@ std::vector<TokenId> TextModel::stop_tokens(std::span<const int32_t> from_model)
   return tokens;
 }
 
+Result<std::vector<TokenId>> TextModel::encode(std::string_view text, EncodeOptions options) const {
+  Result<std::vector<TokenId>> tokens = tokenizer.encode(text, options);
+  // A text that is too long is the caller's affair, whatever the file says.
+  if (tokens.is_ok() || text.size() > kMaxEncodeBytes) return tokens;
+  return tokens.status().with_context(tokenizer_path);
+}
+
 Result<std::vector<TokenId>> TextModel::encode_prompt(std::string_view prompt,
                                                       bool rendered) const {
-  MOTLEY_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, tokenizer.encode(prompt));
+  MOTLEY_ASSIGN_OR_RETURN(std::vector<TokenId> tokens, encode(prompt));
   if (rendered || !config.add_bos_token || !config.bos_token) return tokens;
   const auto bos = tokenizer.token_id(*config.bos_token);
   if (bos && (tokens.empty() || tokens.front() != *bos)) tokens.insert(tokens.begin(), *bos);
@@ -66,24 +82,30 @@ Result<std::string> render_chat(const TextModel& model, const ChatRequest& reque
     for (const std::string& name : switches) context[name] = *request.think;
   }
   Result<std::string> text = model.chat_template->render(context);
-  if (!text.is_ok()) return text.status().with_context("chat template");
+  if (!text.is_ok()) return text.status().with_context(template_name(model.config));
   return text;
 }
 
-Result<TextModel> load_text_model(const std::string& directory) {
-  const std::string tokenizer_path = (std::filesystem::path(directory) / "tokenizer.json").string();
-  MOTLEY_ASSIGN_OR_RETURN(Tokenizer tokenizer, Tokenizer::load(tokenizer_path));
-  TextModel model{std::move(tokenizer), std::nullopt, {}, {}};
+Result<TextModel> load_text_model(const std::string& path) {
+  FaultPoints faults;
+  MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory, ModelDirectory::open(faults, path));
+  MOTLEY_ASSIGN_OR_RETURN(
+      const std::string json,
+      directory.read_text("tokenizer.json", static_cast<int64_t>(kMaxTokenizerJsonBytes)));
+  const std::string tokenizer_path = path + "/tokenizer.json";
+  Result<Tokenizer> tokenizer = Tokenizer::parse(json);
+  if (!tokenizer.is_ok()) return tokenizer.status().with_context(tokenizer_path);
+  TextModel model{std::move(tokenizer).value(), std::nullopt, {}, tokenizer_path, {}};
   MOTLEY_ASSIGN_OR_RETURN(model.config, TokenizerConfig::load_directory(directory));
   const Status agreement = model.config.check_against(model.tokenizer);
-  if (!agreement.is_ok()) return agreement.with_context(directory);
+  if (!agreement.is_ok()) return agreement.with_context(path);
   const std::string* source = model.config.chat_template();
   if (source == nullptr) return model;
   Result<ChatTemplate> parsed = ChatTemplate::parse(*source);
   if (parsed.is_ok()) {
     model.chat_template.emplace(std::move(parsed).value());
   } else {
-    model.chat_template_error = parsed.status().with_context(directory + ": chat template");
+    model.chat_template_error = parsed.status().with_context(template_name(model.config));
   }
   return model;
 }

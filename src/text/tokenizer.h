@@ -38,7 +38,8 @@ class Tokenizer {
  public:
   // Reads the content of a tokenizer.json. Errors are one line and name the field.
   static Result<Tokenizer> parse(std::string_view json);
-  // The same from a file; errors name the path.
+  // The same from a file of the user's own; errors name the path. A model's tokenizer.json is read
+  // through its ModelDirectory (text_model.h).
   static Result<Tokenizer> load(const std::string& path);
 
   Tokenizer(Tokenizer&&) noexcept;

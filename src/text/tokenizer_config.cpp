@@ -47,7 +47,7 @@ Status add_template(std::string name, const Json& source, TokenizerConfig& out) 
                                kMaxChatTemplateBytes));
   }
   if (out.chat_template(name) != nullptr) return corrupt("chat_template: a name appears twice");
-  out.chat_templates.push_back({std::move(name), text});
+  out.chat_templates.push_back({std::move(name), text, ""});
   return Status::ok();
 }
 
@@ -111,33 +111,41 @@ Result<TokenizerConfig> TokenizerConfig::parse(std::string_view json) {
   return out;
 }
 
-Result<TokenizerConfig> TokenizerConfig::load_directory(const std::string& directory) {
+Result<TokenizerConfig> TokenizerConfig::load_directory(const ModelDirectory& directory) {
+  constexpr std::string_view kConfigName = "tokenizer_config.json";
+  constexpr std::string_view kTemplateName = "chat_template.jinja";
   TokenizerConfig out;
-  const std::string config_path = directory + "/tokenizer_config.json";
-  Result<std::string> json = read_small_file(config_path, kMaxTokenizerConfigBytes);
-  if (json.is_ok()) {
-    Result<TokenizerConfig> parsed = parse(json.value());
-    if (!parsed.is_ok()) return parsed.status().with_context(config_path);
+  if (directory.contains(kConfigName)) {
+    const std::string path = fmt::format("{}/{}", directory.path(), kConfigName);
+    MOTLEY_ASSIGN_OR_RETURN(
+        const std::string json,
+        directory.read_text(kConfigName, static_cast<int64_t>(kMaxTokenizerConfigBytes)));
+    Result<TokenizerConfig> parsed = parse(json);
+    if (!parsed.is_ok()) return parsed.status().with_context(path);
     out = std::move(parsed).value();
-  } else if (json.status().code() != StatusCode::kNotFound) {
-    return json.status();
+    for (NamedChatTemplate& entry : out.chat_templates) entry.file = path;
   }
-  Result<std::string> source =
-      read_small_file(directory + "/chat_template.jinja", kMaxChatTemplateBytes);
-  if (source.is_ok()) {
+  if (directory.contains(kTemplateName)) {
+    MOTLEY_ASSIGN_OR_RETURN(
+        std::string source,
+        directory.read_text(kTemplateName, static_cast<int64_t>(kMaxChatTemplateBytes)));
     std::erase_if(out.chat_templates, [](const auto& entry) { return entry.name == "default"; });
-    out.chat_templates.push_back({"default", std::move(source).value()});
-  } else if (source.status().code() != StatusCode::kNotFound) {
-    return source.status();
+    out.chat_templates.push_back(
+        {"default", std::move(source), fmt::format("{}/{}", directory.path(), kTemplateName)});
   }
   return out;
 }
 
-const std::string* TokenizerConfig::chat_template(std::string_view name) const {
+const NamedChatTemplate* TokenizerConfig::find_template(std::string_view name) const {
   for (const NamedChatTemplate& entry : chat_templates) {
-    if (entry.name == name) return &entry.source;
+    if (entry.name == name) return &entry;
   }
   return nullptr;
+}
+
+const std::string* TokenizerConfig::chat_template(std::string_view name) const {
+  const NamedChatTemplate* found = find_template(name);
+  return found == nullptr ? nullptr : &found->source;
 }
 
 Status TokenizerConfig::check_against(const Tokenizer& tokenizer) const {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "io/file.h"
 #include "text/tokenizer.h"
 
 namespace motley {
@@ -23,6 +24,7 @@ inline constexpr size_t kMaxChatTemplates = 32;
 struct NamedChatTemplate {
   std::string name;  // "default" where the file has one nameless template
   std::string source;
+  std::string file;  // where it was read, for messages; "" when parsed from memory
 };
 
 struct TokenizerConfig {
@@ -38,11 +40,12 @@ struct TokenizerConfig {
   static Result<TokenizerConfig> parse(std::string_view json);
 
   // Reads DIR/tokenizer_config.json, then DIR/chat_template.jinja, which replaces the default
-  // template. Neither file need exist.
-  static Result<TokenizerConfig> load_directory(const std::string& directory);
+  // template. Neither file need exist; one that exists and cannot be read is an error.
+  static Result<TokenizerConfig> load_directory(const ModelDirectory& directory);
 
   // The template of that name, null when there is none.
   const std::string* chat_template(std::string_view name = "default") const;
+  const NamedChatTemplate* find_template(std::string_view name = "default") const;
 
   // An error when this file and `tokenizer` disagree about a token: then the two belong to
   // different models.

@@ -1,14 +1,15 @@
 #include "text/tokenizer_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
+#include "support/test_files.h"
 #include "text/test_tokenizer.h"
 
 namespace motley {
@@ -69,23 +70,58 @@ TEST(TokenizerConfig, RefusesByName) {
   EXPECT_FALSE(TokenizerConfig::parse(std::string(1000, '[')).is_ok());
 }
 
+Result<TokenizerConfig> load_config(const TemporaryDirectory& directory) {
+  FaultPoints faults;
+  const Result<ModelDirectory> opened = ModelDirectory::open(faults, directory.path());
+  if (!opened.is_ok()) return opened.status();
+  return TokenizerConfig::load_directory(*opened);
+}
+
 TEST(TokenizerConfig, TheTemplateFileReplacesTheDefault) {
-  const std::filesystem::path directory =
-      std::filesystem::temp_directory_path() / ("motley_config_" + std::to_string(::getpid()));
-  std::filesystem::create_directories(directory);
-  const Result<TokenizerConfig> nothing = TokenizerConfig::load_directory(directory.string());
+  const TemporaryDirectory directory;
+  const Result<TokenizerConfig> nothing = load_config(directory);
   ASSERT_TRUE(nothing.is_ok());
   EXPECT_EQ(nothing.value().chat_template(), nullptr);
-  std::ofstream(directory / "tokenizer_config.json") << R"({"chat_template": "old"})";
-  std::ofstream(directory / "chat_template.jinja") << "new";
-  const Result<TokenizerConfig> both = TokenizerConfig::load_directory(directory.string());
+  directory.write("tokenizer_config.json", R"({"chat_template": "old"})");
+  EXPECT_EQ(load_config(directory).value().find_template()->file,
+            directory / "tokenizer_config.json");
+  directory.write("chat_template.jinja", "new");
+  const Result<TokenizerConfig> both = load_config(directory);
   ASSERT_TRUE(both.is_ok());
   EXPECT_EQ(*both.value().chat_template(), "new");
-  std::ofstream(directory / "tokenizer_config.json") << "{";
-  const Result<TokenizerConfig> broken = TokenizerConfig::load_directory(directory.string());
+  EXPECT_EQ(both.value().find_template()->file, directory / "chat_template.jinja");
+  directory.write("tokenizer_config.json", "{");
+  const Result<TokenizerConfig> broken = load_config(directory);
   ASSERT_FALSE(broken.is_ok());
   EXPECT_NE(broken.status().message().find("tokenizer_config.json"), std::string::npos);
-  std::filesystem::remove_all(directory);
+}
+
+// A file that exists is read or refused, never taken for absent; nothing hangs or is read at
+// length.
+TEST(TokenizerConfig, OddFilesAreRefused) {
+  for (const std::string name : {"tokenizer_config.json", "chat_template.jinja"}) {
+    const auto refusal = [&name](const auto& make) {
+      const TemporaryDirectory directory;
+      make(directory / name);
+      const Result<TokenizerConfig> config = load_config(directory);
+      EXPECT_NE(config.status().message().find(directory / name), std::string::npos);
+      return config.status().message();
+    };
+    using testing::HasSubstr;
+    EXPECT_THAT(refusal([](const std::string& path) { ASSERT_EQ(mkfifo(path.c_str(), 0600), 0); }),
+                HasSubstr("not a regular file"));
+    EXPECT_THAT(refusal([](const std::string& path) {
+                  std::ofstream(path) << "x";
+                  std::filesystem::resize_file(path, uintmax_t{1} << 40);
+                }),
+                HasSubstr("exceed the limit"));
+    for (const char* target : {"/dev/zero", "/etc/passwd", "nowhere"}) {
+      EXPECT_THAT(refusal([&](const auto& path) { std::filesystem::create_symlink(target, path); }),
+                  HasSubstr("is a symbolic link"));
+    }
+    EXPECT_THAT(refusal([](const std::string& path) { std::filesystem::create_directory(path); }),
+                HasSubstr("not a regular file"));
+  }
 }
 
 TEST(TokenizerConfig, MustFitItsTokenizer) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "io/file.h"
 #include "text/byte_alphabet.h"
 #include "text/json_reader.h"
 #include "text/nfc.h"
@@ -393,7 +394,10 @@ Result<Tokenizer> Tokenizer::parse(std::string_view json) {
 }
 
 Result<Tokenizer> Tokenizer::load(const std::string& path) {
-  MOTLEY_ASSIGN_OR_RETURN(const std::string json, read_small_file(path, kMaxTokenizerJsonBytes));
+  FaultPoints faults;
+  MOTLEY_ASSIGN_OR_RETURN(const File file, File::open(faults, path));
+  MOTLEY_ASSIGN_OR_RETURN(const std::string json,
+                          file.read_text(static_cast<int64_t>(kMaxTokenizerJsonBytes)));
   Result<Tokenizer> tokenizer = parse(json);
   if (!tokenizer.is_ok()) return tokenizer.status().with_context(path);
   return tokenizer;

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "io/file.h"
 #include "text/detokenizer.h"
-#include "text/json_reader.h"
 #include "text/tokenizer.h"
 
 namespace motley {
@@ -58,7 +58,9 @@ Status answer_lines(const Tokenizer& tokenizer) {
 Status measure(const Tokenizer& tokenizer, const std::string& path) {
   // Processor time, so that a busy machine does not change the figure.
   const auto now = [] { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; };
-  MOTLEY_ASSIGN_OR_RETURN(const std::string text, read_small_file(path, size_t{1} << 30));
+  FaultPoints faults;
+  MOTLEY_ASSIGN_OR_RETURN(const File file, File::open(faults, path));
+  MOTLEY_ASSIGN_OR_RETURN(const std::string text, file.read_text(int64_t{1} << 30));
   const double start = now();
   double seconds = 0;
   size_t rounds = 0;
