@@ -14,7 +14,9 @@ std::atomic<int> interrupt_count{0};
 std::atomic<bool> handler_exists{false};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-struct sigaction former_action;  // written by the constructor only
+// Written by the constructor only.
+struct sigaction former_interrupt;
+struct sigaction former_terminate;
 
 extern "C" void on_interrupt(int signal_number) {
   if (interrupt_count.fetch_add(1) == 0) return;
@@ -24,18 +26,20 @@ extern "C" void on_interrupt(int signal_number) {
 
 }  // namespace
 
-InterruptHandler::InterruptHandler() {
+InterruptHandler::InterruptHandler(Signals signals) : signals_(signals) {
   MOTLEY_CHECK(!handler_exists.exchange(true), "one interrupt handler at a time");
   interrupt_count.store(0);
   struct sigaction action{};
   action.sa_handler = on_interrupt;
   sigemptyset(&action.sa_mask);
   action.sa_flags = 0;  // no SA_RESTART: a waiting read must return
-  sigaction(SIGINT, &action, &former_action);
+  sigaction(SIGINT, &action, &former_interrupt);
+  if (signals_ == Signals::kInterruptAndTerminate) sigaction(SIGTERM, &action, &former_terminate);
 }
 
 InterruptHandler::~InterruptHandler() {
-  sigaction(SIGINT, &former_action, nullptr);
+  sigaction(SIGINT, &former_interrupt, nullptr);
+  if (signals_ == Signals::kInterruptAndTerminate) sigaction(SIGTERM, &former_terminate, nullptr);
   handler_exists.store(false);
 }
 

@@ -1,4 +1,5 @@
-// Ctrl-C: the first asks the running work to stop, the second ends the program.
+// Ctrl-C, and where asked for SIGTERM: the first asks the running work to stop, the second ends the
+// program.
 //
 // The handler only sets a flag, which loops poll between steps; system calls that wait are woken
 // with EINTR. Until clear() is called a second Ctrl-C ends the process as if it had no handler
@@ -11,8 +12,10 @@ namespace motley {
 
 class InterruptHandler {
  public:
-  InterruptHandler();   // takes SIGINT over
-  ~InterruptHandler();  // puts the former handler back
+  enum class Signals { kInterrupt, kInterruptAndTerminate };
+
+  explicit InterruptHandler(Signals signals = Signals::kInterrupt);  // takes the signals over
+  ~InterruptHandler();  // puts the former handlers back
   InterruptHandler(const InterruptHandler&) = delete;
   InterruptHandler& operator=(const InterruptHandler&) = delete;
 
@@ -20,6 +23,9 @@ class InterruptHandler {
   bool interrupted() const;
   // The interruption has been dealt with: the next Ctrl-C is a first one again.
   void clear();
+
+ private:
+  const Signals signals_;
 };
 
 }  // namespace motley

@@ -18,6 +18,19 @@ TEST(Interrupt, TheFirstSetsAFlag) {
   EXPECT_TRUE(handler.interrupted());
 }
 
+TEST(Interrupt, TerminationCountsWhereAskedFor) {
+  struct sigaction before{};
+  struct sigaction after{};
+  sigaction(SIGTERM, nullptr, &before);
+  {
+    const InterruptHandler handler(InterruptHandler::Signals::kInterruptAndTerminate);
+    raise(SIGTERM);
+    EXPECT_TRUE(handler.interrupted());
+  }
+  sigaction(SIGTERM, nullptr, &after);
+  EXPECT_EQ(before.sa_handler, after.sa_handler);
+}
+
 TEST(InterruptDeathTest, TheSecondEndsTheProgram) {
   EXPECT_EXIT(
       {

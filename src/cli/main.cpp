@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -12,6 +13,8 @@
 #include "cli/verbs.h"
 
 int main(int argc, char** argv) {
+  // A file over the limit (ulimit -f) is an error of the write, which cleans up after itself.
+  signal(SIGXFSZ, SIG_IGN);
   const char* no_color = std::getenv("NO_COLOR");
   motley::ConsoleOptions options;
   options.no_color = no_color != nullptr && *no_color != '\0';

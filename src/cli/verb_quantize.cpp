@@ -79,9 +79,11 @@ Result<int> run_quantize(Invocation& invocation) {
                        .shard_bytes = values.bytes(kShardSize)};
   ByteProgress progress(owned.get().clock, "quantising");
   output.progress = std::ref(progress);
-  MOTLEY_RETURN_IF_ERROR(
-      quantize_checkpoint(owned.get(), *values.argument("IN"), format_request(values), output));
-  return kExitOk;
+  return write_checkpoint(invocation.console, std::move(output),
+                          [&](const ExportOptions& stoppable) {
+                            return quantize_checkpoint(owned.get(), *values.argument("IN"),
+                                                       format_request(values), stoppable);
+                          });
 }
 
 }  // namespace

@@ -67,12 +67,15 @@ Result<int> run_synth(Invocation& invocation) {
   options.seed = static_cast<uint64_t>(values.integer(kSeed));
   options.router_skew = values.real(kRouterSkew);
   options.drafts = !values.flag(kNoDraft);
-  options.output.directory = *values.argument("OUT");
-  options.output.shard_bytes = values.bytes(kShardSize);
+  ExportOptions output{.directory = *values.argument("OUT"),
+                       .shard_bytes = values.bytes(kShardSize)};
   ByteProgress progress(owned.get().clock, "writing");
-  options.output.progress = std::ref(progress);
-  MOTLEY_RETURN_IF_ERROR(synthesise_checkpoint(owned.get(), options));
-  return kExitOk;
+  output.progress = std::ref(progress);
+  return write_checkpoint(invocation.console, std::move(output),
+                          [&](const ExportOptions& stoppable) {
+                            options.output = stoppable;
+                            return synthesise_checkpoint(owned.get(), options);
+                          });
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ FileWriter::~FileWriter() {
 
 Status FileWriter::reserve(int64_t bytes) {
   if (bytes == 0) return Status::ok();
-  const int error = posix_fallocate(descriptor_.get(), 0, bytes);
+  int error = EINTR;
+  while (error == EINTR) error = posix_fallocate(descriptor_.get(), 0, bytes);
   if (error == ENOSPC) {
     return resource_exhausted(fmt::format("{}: no room for {} bytes on the disk", path_, bytes));
   }
@@ -51,7 +52,9 @@ Status FileWriter::write_at(int64_t offset, std::span<const std::byte> bytes) {
 
 Status FileWriter::publish() {
   MOTLEY_RETURN_IF_ERROR(faults_->visit("io.publish").with_context(path_));
-  if (fsync(descriptor_.get()) != 0) return io_error(path_, errno);
+  while (fsync(descriptor_.get()) != 0) {
+    if (errno != EINTR) return io_error(path_, errno);
+  }
   if (std::rename(partial_path_.c_str(), path_.c_str()) != 0) return io_error(path_, errno);
   partial_path_.clear();
   descriptor_.close();

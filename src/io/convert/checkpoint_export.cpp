@@ -1,19 +1,17 @@
 #include "io/convert/checkpoint_export.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <filesystem>
 #include <map>
 #include <mutex>
 
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
 #include "io/convert/json_text.h"
+#include "io/convert/output_directory.h"
 #include "io/file.h"
-#include "io/file_writer.h"
 
 namespace motley {
 namespace {
@@ -64,8 +62,13 @@ std::vector<std::pair<size_t, size_t>> cut_shards(const std::vector<ModulePlan>&
 class Exporter {
  public:
   Exporter(Context& context, const FormatRequest& request, const std::vector<ModulePlan>& plans,
-           const ModuleSource& source, const ExportOptions& options)
-      : context_(context), request_(request), plans_(plans), source_(source), options_(options) {
+           const ModuleSource& source, const ExportOptions& options, OutputDirectory& output)
+      : context_(context),
+        request_(request),
+        plans_(plans),
+        source_(source),
+        options_(options),
+        output_(output) {
     for (const ModulePlan& plan : plans) total_bytes_ += plan.bytes();
   }
 
@@ -90,8 +93,8 @@ class Exporter {
     } else if (shards.size() == 1) {
       return Status::ok();
     }
-    return write_safetensors_index(context_.faults, options_.directory, shard_of_tensor_,
-                                   total_bytes_);
+    output_.add("model.safetensors.index.json");
+    return write_safetensors_index(context_.faults, output_.path(), shard_of_tensor_, total_bytes_);
   }
 
  private:
@@ -107,10 +110,9 @@ class Exporter {
     }
     const std::vector<std::pair<std::string, std::string>> metadata = {
         {"format", request_.layout == CheckpointLayout::kMlx ? "mlx" : "pt"}};
-    MOTLEY_ASSIGN_OR_RETURN(
-        SafetensorsWriter writer,
-        SafetensorsWriter::create(context_.faults, options_.directory + "/" + name,
-                                  std::move(declarations), metadata));
+    MOTLEY_ASSIGN_OR_RETURN(SafetensorsWriter writer,
+                            SafetensorsWriter::create(context_.faults, output_.add(name),
+                                                      std::move(declarations), metadata));
     const std::vector<Block> blocks = cut_blocks(plans_, begin, end);
     std::mutex mutex;
     Status first_error;
@@ -136,6 +138,7 @@ class Exporter {
 
   Status write_block(SafetensorsWriter& writer, size_t declaration, const Block& block,
                      std::vector<std::byte>* buffer) {
+    if (options_.stop && options_.stop()) return cancelled("stopped; nothing was kept");
     const ModulePlan& plan = plans_[block.plan];
     const auto value_bytes = static_cast<size_t>(block.rows * plan.value_row_bytes());
     const auto scale_bytes = static_cast<size_t>(block.rows * plan.scale_row_bytes());
@@ -168,6 +171,7 @@ class Exporter {
   const std::vector<ModulePlan>& plans_;
   const ModuleSource& source_;
   const ExportOptions& options_;
+  OutputDirectory& output_;
   std::map<std::string, std::string> shard_of_tensor_;
   int64_t total_bytes_ = 0;
   std::atomic<int64_t> done_bytes_{0};
@@ -206,40 +210,35 @@ JsonValue with_quantization(JsonValue config, const FormatRequest& request,
   return config;
 }
 
-Status make_empty_directory(const std::string& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (error) return io_error("cannot create " + path + ": " + error.message());
-  const bool is_empty = std::filesystem::is_empty(path, error);
-  if (error) return io_error("cannot read " + path + ": " + error.message());
-  if (!is_empty) return invalid_argument(path + ": the directory is not empty; choose another");
-  return Status::ok();
-}
-
 }  // namespace
 
 Status export_checkpoint(Context& context, const FormatRequest& request, const JsonValue& config,
                          const std::vector<ModulePlan>& plans, const ModuleSource& source,
+                         const std::vector<CompanionFile>& companions,
                          const ExportOptions& options) {
   MOTLEY_CHECK(config.as_object() != nullptr, "config.json is an object");
-  MOTLEY_RETURN_IF_ERROR(make_empty_directory(options.directory));
-  MOTLEY_RETURN_IF_ERROR(Exporter(context, request, plans, source, options).write_shards());
-  const std::string text = json_text(with_quantization(config, request, plans)) + "\n";
-  return write_file(context.faults, options.directory + "/config.json",
-                    std::as_bytes(std::span(text)));
+  MOTLEY_ASSIGN_OR_RETURN(OutputDirectory output,
+                          OutputDirectory::create(context.faults, options.directory));
+  for (const CompanionFile& file : companions) {
+    MOTLEY_RETURN_IF_ERROR(output.write(file.name, file.text));
+  }
+  MOTLEY_RETURN_IF_ERROR(Exporter(context, request, plans, source, options, output).write_shards());
+  MOTLEY_RETURN_IF_ERROR(
+      output.write("config.json", json_text(with_quantization(config, request, plans)) + "\n"));
+  return output.finish();
 }
 
-Status copy_companions(Context& context, const std::string& from, const std::string& to) {
+Result<std::vector<CompanionFile>> read_companions(Context& context, const std::string& path) {
   constexpr int64_t kMaxBytes = int64_t{256} << 20;
-  MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory source, ModelDirectory::open(context.faults, from));
+  MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory source, ModelDirectory::open(context.faults, path));
+  std::vector<CompanionFile> files;
   for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
                            "generation_config.json", "special_tokens_map.json"}) {
     if (!source.contains(name)) continue;
-    MOTLEY_ASSIGN_OR_RETURN(const std::string text, source.read_text(name, kMaxBytes));
-    MOTLEY_RETURN_IF_ERROR(
-        write_file(context.faults, to + "/" + name, std::as_bytes(std::span(text))));
+    MOTLEY_ASSIGN_OR_RETURN(std::string text, source.read_text(name, kMaxBytes));
+    files.push_back({name, std::move(text)});
   }
-  return Status::ok();
+  return files;
 }
 
 }  // namespace motley

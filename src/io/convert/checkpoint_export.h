@@ -1,7 +1,8 @@
 // Writes a model directory: shards, index, config.json with its quantization, companion files.
 //
 // Rows are filled and written by all threads of the context, at disk speed. config.json comes last,
-// so a directory that was interrupted is not mistaken for a model. Existing files are refused.
+// so a directory whose writer was killed is not mistaken for a model. Existing files are refused,
+// and a run that fails or is stopped removes what it wrote (output_directory.h).
 #pragma once
 
 #include <cstdint>
@@ -30,14 +31,23 @@ struct ExportOptions {
   std::string directory;  // created; must be empty if it exists
   int64_t shard_bytes = int64_t{4} << 30;
   ProgressCallback progress;
+  // Asked before every block, from any thread; true ends the work with kCancelled. May be empty.
+  std::function<bool()> stop;
 };
+
+// Files that go with the weights unchanged.
+struct CompanionFile {
+  std::string name;
+  std::string text;
+};
+
+// Tokenizer, template and generation settings of the model at `path`, where they exist.
+Result<std::vector<CompanionFile>> read_companions(Context& context, const std::string& path);
 
 // `config` is the config.json to write; `quantization` is added to it for the MLX layout.
 Status export_checkpoint(Context& context, const FormatRequest& request, const JsonValue& config,
                          const std::vector<ModulePlan>& plans, const ModuleSource& source,
+                         const std::vector<CompanionFile>& companions,
                          const ExportOptions& options);
-
-// Copies tokenizer, template and generation settings where they exist.
-Status copy_companions(Context& context, const std::string& from, const std::string& to);
 
 }  // namespace motley

@@ -1,10 +1,13 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 
 #include "base/owned_context.h"
 #include "io/convert/json_text.h"
@@ -15,6 +18,8 @@
 
 namespace motley {
 namespace {
+
+using testing::HasSubstr;
 
 const std::string kTiny = std::string(MOTLEY_SOURCE_DIR) + "/tests/fixtures/tiny-qwen35";
 
@@ -114,14 +119,74 @@ TEST_F(ConvertTest, TheDraftLiesInAFileOfItsOwn) {
   EXPECT_GT(drafts, 10);
 }
 
-TEST_F(ConvertTest, AnInterruptedExportIsNoModel) {
-  context_.faults().arm("io.write", 5, io_error("no space left on device"));
-  const Status status = quantize({}, "q");
-  EXPECT_NE(status.message().find("no space left"), std::string::npos) << status.message();
-  EXPECT_FALSE(std::filesystem::exists(directory_ + "/q/config.json"));
-  for (const auto& entry : std::filesystem::directory_iterator(directory_ + "/q")) {
-    ADD_FAILURE() << "left behind: " << entry.path();
+// Wherever it fails, the disk is as it was, and the next try into the same place works.
+TEST_F(ConvertTest, AFailedExportLeavesNothing) {
+  const std::string source = directory_ + "/source";
+  std::filesystem::create_directories(source);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    std::filesystem::copy(kTiny + "/" + name, source + "/" + name);
   }
+  std::ofstream(source + "/tokenizer.json") << "{}";
+  const ExportOptions options{.directory = directory_ + "/new/deep", .shard_bytes = 1 << 20};
+  for (const auto& [point, step] : {std::pair("io.publish", 1), std::pair("io.write", 97)}) {
+    Status status;
+    int64_t failures = 0;
+    for (int64_t nth = 1;; nth += step) {
+      context_.faults().arm(point, nth, io_error("no space left on device"));
+      status = quantize_checkpoint(context_.get(), source, {}, options);
+      context_.faults().clear();
+      if (status.is_ok()) break;
+      ++failures;
+      ASSERT_THAT(status.message(), HasSubstr("no space left"));
+      ASSERT_FALSE(std::filesystem::exists(directory_ + "/new")) << point << " " << nth;
+    }
+    EXPECT_GE(failures, 4) << "tokenizer, shards, index, configuration";
+    EXPECT_TRUE(std::filesystem::exists(options.directory + "/tokenizer.json"));
+    EXPECT_FALSE(std::filesystem::exists(options.directory + "/.motley-lock"));
+    load(options.directory);
+    std::filesystem::remove_all(directory_ + "/new");
+  }
+}
+
+TEST_F(ConvertTest, ACompanionThatCannotBeReadFailsBeforeAnythingIsWritten) {
+  const std::string source = directory_ + "/source";
+  std::filesystem::create_directories(source);
+  for (const char* name : {"config.json", "model.safetensors"}) {
+    std::filesystem::copy(kTiny + "/" + name, source + "/" + name);
+  }
+  std::filesystem::create_symlink("/nowhere", source + "/tokenizer.json");
+  const Status status =
+      quantize_checkpoint(context_.get(), source, {}, {.directory = directory_ + "/q"});
+  EXPECT_THAT(status.message(), HasSubstr("tokenizer.json: is a symbolic link"));
+  EXPECT_FALSE(std::filesystem::exists(directory_ + "/q"));
+}
+
+TEST_F(ConvertTest, AStoppedExportLeavesNothing) {
+  std::atomic<int> blocks{0};
+  ExportOptions options{.directory = directory_ + "/q", .shard_bytes = 1 << 20};
+  options.stop = [&] { return ++blocks > 40; };
+  EXPECT_EQ(quantize_checkpoint(context_.get(), kTiny, {}, options).code(), StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(directory_));
+  SynthOptions synth{.config_path = kTiny + "/config.json", .output = options};
+  EXPECT_EQ(synthesise_checkpoint(context_.get(), synth).code(), StatusCode::kCancelled);
+  EXPECT_FALSE(std::filesystem::exists(directory_));
+}
+
+// One of the two begins while the other is at work.
+TEST_F(ConvertTest, TwoIntoOneDirectoryDoNotBothSucceed) {
+  Status second;
+  ExportOptions options{.directory = directory_ + "/q"};
+  std::once_flag once;
+  options.stop = [&] {
+    std::call_once(once, [&] {
+      OwnedContext context({.threads = 1, .pin = false});
+      second = quantize_checkpoint(context.get(), kTiny, {}, {.directory = directory_ + "/q"});
+    });
+    return false;
+  };
+  EXPECT_TRUE(quantize_checkpoint(context_.get(), kTiny, {}, options).is_ok());
+  EXPECT_THAT(second.message(), HasSubstr("another motley is writing there"));
+  load(directory_ + "/q");
 }
 
 TEST_F(ConvertTest, ExistingFilesAreNotTouched) {

@@ -97,6 +97,8 @@ class LoadedSource final : public ModuleSource {
 Status quantize_checkpoint(Context& context, const std::string& input, const FormatRequest& request,
                            const ExportOptions& options) {
   MOTLEY_RETURN_IF_ERROR(request.validate());
+  MOTLEY_ASSIGN_OR_RETURN(const std::vector<CompanionFile> companions,
+                          read_companions(context, input));
   MOTLEY_ASSIGN_OR_RETURN(const LoadedModel model, load_model(context, input, {.populate = false}));
   MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory,
                           ModelDirectory::open(context.faults, input));
@@ -108,9 +110,8 @@ Status quantize_checkpoint(Context& context, const std::string& input, const For
                           plan_model_spec(config, {request.layout, has_draft}));
   const LoadedSource source(model, target);
   MOTLEY_RETURN_IF_ERROR(source.check());
-  MOTLEY_RETURN_IF_ERROR(export_checkpoint(context, request, config.root().value(),
-                                           plan_modules(target, request), source, options));
-  return copy_companions(context, input, options.directory);
+  return export_checkpoint(context, request, config.root().value(), plan_modules(target, request),
+                           source, companions, options);
 }
 
 }  // namespace motley

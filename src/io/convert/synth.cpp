@@ -183,7 +183,7 @@ Status synthesise_checkpoint(Context& context, const SynthOptions& options) {
                           plan_model_spec(config, {options.format.layout, options.drafts}));
   const RandomSource source(spec, options);
   return export_checkpoint(context, options.format, changed, plan_modules(spec, options.format),
-                           source, options.output);
+                           source, {}, options.output);
 }
 
 }  // namespace motley
