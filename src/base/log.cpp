@@ -37,9 +37,8 @@ Result<LogLevel> parse_log_level(std::string_view name) {
   for (const LevelRow& row : kLevels) {
     if (row.name == name) return row.level;
   }
-  return invalid_argument(
-      fmt::format("log level '{}' is unknown; use debug, info, warning, error or off",
-                  escape_control_characters(name)));
+  return invalid_argument(fmt::format(
+      "log level '{}' is unknown; use debug, info, warning, error or off", quote_input(name)));
 }
 
 struct Logger::State {
@@ -87,6 +86,18 @@ std::string escape_control_characters(std::string_view text) {
     }
   }
   return escaped;
+}
+
+std::string quote_input(std::string_view text) {
+  constexpr size_t kMaxBytes = 200;
+  if (text.size() <= kMaxBytes) return escape_control_characters(text);
+  size_t end = kMaxBytes;
+  const auto continues = [&](size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+  };
+  // A character has at most three bytes after its first.
+  while (end > kMaxBytes - 3 && continues(end)) --end;
+  return escape_control_characters(text.substr(0, end)) + "...";
 }
 
 }  // namespace motley

@@ -79,4 +79,8 @@ class Logger {
 // `text` with control characters as escapes (\n, \t, \x1b), for messages that quote input.
 std::string escape_control_characters(std::string_view text);
 
+// The same for errors, which stay readable whatever they quote: at most 200 bytes of `text`, whole
+// characters of valid UTF-8, and "..." where it was cut.
+std::string quote_input(std::string_view text);
+
 }  // namespace motley

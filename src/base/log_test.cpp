@@ -67,6 +67,19 @@ TEST(Log, EscapingKeepsTextInAnyScript) {
   EXPECT_EQ(escape_control_characters(std::string_view("\0\x7f", 2)), "\\x00\\x7f");
 }
 
+TEST(Log, LongInputIsCutBetweenCharacters) {
+  EXPECT_EQ(quote_input("a\n"), "a\\n");
+  EXPECT_EQ(quote_input(std::string(200, 'x')), std::string(200, 'x'));
+  EXPECT_EQ(quote_input(std::string(201, 'x')), std::string(200, 'x') + "...");
+  const std::string three = "\u4e2d";
+  for (size_t before = 196; before <= 200; ++before) {
+    const std::string quoted = quote_input(std::string(before, 'x') + three + std::string(9, 'y'));
+    const size_t kept = before + 3 <= 200 ? 200 : before;
+    EXPECT_EQ(quoted.size(), kept + 3) << before;
+  }
+  EXPECT_EQ(quote_input(std::string(300, '\x80')).size(), 200U);  // no text at all
+}
+
 TEST(Log, LevelNames) {
   EXPECT_EQ(parse_log_level("warning").value(), LogLevel::kWarning);
   EXPECT_THAT(parse_log_level("loud").status().message(), HasSubstr("'loud' is unknown"));

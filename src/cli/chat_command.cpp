@@ -59,8 +59,7 @@ Result<ChatCommand> parse_chat_command(std::string_view line) {
     }
     return ChatCommand{row.kind, std::string(argument)};
   }
-  return invalid_argument(fmt::format("unknown command {}{}; /help lists them",
-                                      escape_control_characters(name),
+  return invalid_argument(fmt::format("unknown command {}{}; /help lists them", quote_input(name),
                                       suggestion_for(name, known)));
 }
 

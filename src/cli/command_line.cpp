@@ -51,13 +51,12 @@ Status unknown_option(const VerbSpec& verb, std::span<const VerbSpec> all_verbs,
   for (const VerbSpec& other : all_verbs) {
     for (const OptionSpec& option : other.options) {
       if (flag != "--" + std::string(option.name)) continue;
-      return invalid_argument(fmt::format("{} is not used by \"motley {}\"; it belongs to {}", flag,
-                                          verb.name, other.name));
+      return invalid_argument(fmt::format("{} is not used by \"motley {}\"; it belongs to {}",
+                                          quote_input(flag), verb.name, other.name));
     }
   }
   return invalid_argument(fmt::format("unknown option {}{}; \"motley help {}\" lists the options",
-                                      escape_control_characters(flag), suggestion_for(flag, known),
-                                      verb.name));
+                                      quote_input(flag), suggestion_for(flag, known), verb.name));
 }
 
 Status check_extras(const VerbSpec& verb, std::span<const VerbSpec> all_verbs,
@@ -72,7 +71,7 @@ Status check_extras(const VerbSpec& verb, std::span<const VerbSpec> all_verbs,
   }
   if (extras.empty()) return Status::ok();
   return invalid_argument(fmt::format("unexpected argument \"{}\" after those of \"motley {}\"",
-                                      escape_control_characters(extras.front()), verb.name));
+                                      quote_input(extras.front()), verb.name));
 }
 
 Status take_values(const VerbSpec& verb, const Bound& bound, OptionValues* values) {
@@ -111,7 +110,7 @@ Result<ParsedLine> parse_command_line(const VerbSpec& verb, std::span<const Verb
     MOTLEY_RETURN_IF_ERROR(check_extras(verb, all_verbs, bound.app.remaining()));
     MOTLEY_RETURN_IF_ERROR(take_values(verb, bound, &line.values));
   } catch (const CLI::Error& error) {
-    return invalid_argument(escape_control_characters(error.what()));
+    return invalid_argument(quote_input(error.what()));
   }
   return line;
 }

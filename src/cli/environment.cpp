@@ -29,8 +29,7 @@ Status check_environment(const Environment& environment, std::span<const VerbSpe
   }
   for (const auto& [name, value] : environment) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    return invalid_argument(fmt::format("environment variable {} is not known{}",
-                                        escape_control_characters(name),
+    return invalid_argument(fmt::format("environment variable {} is not known{}", quote_input(name),
                                         suggestion_for(name, known)));
   }
   return Status::ok();

@@ -91,6 +91,16 @@ std::string verb_help(const VerbSpec& verb) {
   return text;
 }
 
+std::string group_help(std::string_view word, std::span<const VerbSpec> verbs) {
+  std::string text = fmt::format("usage: motley {} SUBJECT [options]\n\nsubjects:\n", word);
+  size_t widest = 0;
+  for (const VerbSpec& verb : verbs) widest = std::max(widest, verb.name.size());
+  for (const VerbSpec& verb : verbs) {
+    text += fmt::format("  {:<{}}  {}\n", verb.name, widest, verb.summary);
+  }
+  return text + fmt::format("\n\"motley help {}\" lists the options\n", verbs.front().name);
+}
+
 std::string overview_help(std::span<const VerbSpec> verbs) {
   std::string text =
       "motley runs mixture-of-experts models from the checkpoints people have.\n\n"

@@ -4,6 +4,7 @@
 
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "cli/option_spec.h"
 
@@ -14,6 +15,9 @@ std::string overview_help(std::span<const VerbSpec> verbs);
 
 // What `motley help VERB` and `motley VERB --help` print.
 std::string verb_help(const VerbSpec& verb);
+
+// What `motley help bench` prints: the subjects of a verb of two words.
+std::string group_help(std::string_view word, std::span<const VerbSpec> verbs);
 
 // "motley run [options] [MODEL]".
 std::string usage_line(const VerbSpec& verb);

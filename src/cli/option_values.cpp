@@ -28,7 +28,15 @@ Status out_of_range(std::string_view source, std::string_view text, const Option
   } else {
     allowed = fmt::format("{} to {}", option.least, option.most);
   }
-  return invalid_argument(fmt::format("{} is {}, allowed is {}", source, text, allowed));
+  return invalid_argument(
+      fmt::format("{} is {}, allowed is {}", source, quote_input(text), allowed));
+}
+
+// A whole number, however large: "out of range" says more than "not a number".
+bool is_whole_number(std::string_view text) {
+  if (text.starts_with('-')) text.remove_prefix(1);
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 Status check_number(const OptionSpec& option, std::string_view text, std::string_view source) {
@@ -43,9 +51,10 @@ Status check_number(const OptionSpec& option, std::string_view text, std::string
     kind = "a whole number";
     if (const auto integer = parse_integer(text)) number = static_cast<double>(*integer);
   }
+  if (!number && is_whole_number(text)) return out_of_range(source, text, option);
   if (!number) {
     return invalid_argument(
-        fmt::format("{} needs {}, not \"{}\"", source, kind, escape_control_characters(text)));
+        fmt::format("{} needs {}, not \"{}\"", source, kind, quote_input(text)));
   }
   if (*number < option.least || *number > option.most) return out_of_range(source, text, option);
   return Status::ok();
@@ -54,16 +63,16 @@ Status check_number(const OptionSpec& option, std::string_view text, std::string
 Status check_choice(const std::vector<std::string_view>& choices, std::string_view text,
                     std::string_view source) {
   if (std::find(choices.begin(), choices.end(), text) != choices.end()) return Status::ok();
-  return invalid_argument(fmt::format("{} is \"{}\", allowed is {}", source,
-                                      escape_control_characters(text), join(choices, ", ")));
+  return invalid_argument(
+      fmt::format("{} is \"{}\", allowed is {}", source, quote_input(text), join(choices, ", ")));
 }
 
 Status check_value(const OptionSpec& option, std::string_view text, std::string_view source) {
   switch (option.type) {
     case OptionType::kFlag:
       if (parse_flag(text)) return Status::ok();
-      return invalid_argument(fmt::format("{} is \"{}\", allowed is on or off", source,
-                                          escape_control_characters(text)));
+      return invalid_argument(
+          fmt::format("{} is \"{}\", allowed is on or off", source, quote_input(text)));
     case OptionType::kInteger:
     case OptionType::kReal:
     case OptionType::kBytes:

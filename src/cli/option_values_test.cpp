@@ -42,7 +42,12 @@ TEST(OptionValues, ErrorsNameTheOptionAndWhatIsAllowed) {
   EXPECT_EQ(error_of(kCount, {"4.5"}), "--count needs a whole number, not \"4.5\"");
   EXPECT_EQ(error_of(kCount, {"0"}), "--count is 0, allowed is 1 to 9");
   EXPECT_EQ(error_of(kCount, {"99999999999999999999"}),
-            "--count needs a whole number, not \"99999999999999999999\"");
+            "--count is 99999999999999999999, allowed is 1 to 9");
+  EXPECT_EQ(error_of(kCount, {"-99999999999999999999"}),
+            "--count is -99999999999999999999, allowed is 1 to 9");
+  EXPECT_EQ(error_of(kCount, {"-"}), "--count needs a whole number, not \"-\"");
+  EXPECT_LT(error_of(kCount, {std::string(100'000, '9')}).size(), 300U);
+  EXPECT_LT(error_of(kMode, {std::string(100'000, 'x')}).size(), 300U);
   EXPECT_EQ(error_of(kCount, {"1", "2"}), "--count is given 2 times");
   EXPECT_EQ(error_of(kShare, {"nan"}), "--share needs a number, not \"nan\"");
   EXPECT_EQ(error_of(kShare, {"1.5"}), "--share is 1.5, allowed is 0 to 1");

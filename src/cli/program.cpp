@@ -38,7 +38,7 @@ Status unknown_verb(std::span<const VerbSpec> verbs, std::span<const std::string
     if (name.starts_with(words[0] + " "))
       subjects.append(subjects.empty() ? "" : ", ").append(name);
   }
-  const std::string shown = escape_control_characters(words[0]);
+  const std::string shown = quote_input(words[0]);
   if (!subjects.empty()) {
     return invalid_argument(fmt::format("\"{}\" needs a subject: {}", shown, subjects));
   }
@@ -48,6 +48,15 @@ Status unknown_verb(std::span<const VerbSpec> verbs, std::span<const std::string
   }
   return invalid_argument(fmt::format("unknown verb \"{}\"{}; \"motley help\" lists them", shown,
                                       suggestion_for(words[0], known)));
+}
+
+// The verbs that `word` is the first of two words of: "bench" of "bench model".
+std::vector<VerbSpec> verbs_of_group(std::span<const VerbSpec> verbs, const std::string& word) {
+  std::vector<VerbSpec> group;
+  for (const VerbSpec& verb : verbs) {
+    if (verb.name.starts_with(word + " ")) group.push_back(verb);
+  }
+  return group;
 }
 
 int usage_error(Console& console, const Status& status) {
@@ -69,6 +78,8 @@ int run_help(std::span<const std::string> words, std::span<const VerbSpec> verbs
   if (const VerbSpec* verb = find_verb(verbs, words, &used)) {
     return print(console, verb_help(*verb));
   }
+  const std::vector<VerbSpec> group = verbs_of_group(verbs, words[0]);
+  if (words.size() == 1 && !group.empty()) return print(console, group_help(words[0], group));
   return usage_error(console, unknown_verb(verbs, words));
 }
 
@@ -104,7 +115,11 @@ int run_program(std::span<const std::string> words, const Environment& environme
   }
   size_t used = 0;
   const VerbSpec* verb = find_verb(verbs, words, &used);
-  if (verb == nullptr) return usage_error(console, unknown_verb(verbs, words));
+  if (verb == nullptr) {
+    const bool asks_help = words.size() == 2 && (words[1] == "--help" || words[1] == "-h");
+    return asks_help ? run_help(words.first(1), verbs, console)
+                     : usage_error(console, unknown_verb(verbs, words));
+  }
   Result<ParsedLine> line = parse_command_line(*verb, verbs, words.subspan(used));
   if (!line.is_ok()) return usage_error(console, line.status());
   if (line->wants_help) return print(console, verb_help(*verb));

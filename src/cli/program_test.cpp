@@ -107,6 +107,12 @@ TEST(Program, HelpAndVersionGoToStandardOutput) {
   EXPECT_EQ(run({"help", "echo"}).out, run({"echo", "--help"}).out);
   EXPECT_NE(run({"help", "bench", "model"}).out.find("motley bench model"), std::string::npos);
   EXPECT_EQ(run({"help", "nothing"}).exit, 2);
+  EXPECT_EQ(run({"help", "bench"}).exit, 0);
+  EXPECT_NE(run({"help", "bench"}).out.find("bench model  "), std::string::npos);
+  EXPECT_EQ(run({"bench", "--help"}).out, run({"help", "bench"}).out);
+  EXPECT_EQ(run({"bench", "-h"}).exit, 0);
+  EXPECT_EQ(run({"help", "bench", "nothing"}).exit, 2);
+  EXPECT_LT(run({std::string(100'000, 'v')}).err.size(), 300U);
 }
 
 }  // namespace

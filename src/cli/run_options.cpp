@@ -9,6 +9,7 @@
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/sampling_options.h"
+#include "io/loader.h"
 
 namespace motley {
 namespace {
@@ -73,6 +74,10 @@ std::vector<OptionSpec> run_option_table() {
 Status check_run_options(const Invocation& invocation) {
   const OptionValues& values = invocation.options;
   MOTLEY_RETURN_IF_ERROR(check_engine_options(values));
+  MOTLEY_RETURN_IF_ERROR(check_sampling_options(values));
+  for (const std::string& stop : values.texts(kStop)) {
+    if (stop.empty()) return invalid_argument(values.source(kStop) + " needs a text");
+  }
   if (values.given(kPrompt) && values.given(kFile)) {
     return invalid_argument(
         fmt::format("give {} or {}, not both", values.source(kPrompt), values.source(kFile)));
@@ -130,6 +135,8 @@ Result<RunModel> load_run_model(const OptionValues& values) {
   MOTLEY_RETURN_IF_ERROR(model.context->status());
   Context& context = model.context->get();
   const int64_t start_ns = context.clock.now_ns();
+  // A model of another family is named as such, whatever files it lacks.
+  MOTLEY_RETURN_IF_ERROR(check_model_family(context, model.path));
   MOTLEY_ASSIGN_OR_RETURN(TextModel text, load_text_model(model.path));
   if (values.given(kThink) && text.chat_template && text.thinking_switches().empty()) {
     return unsupported("the chat template has no switch for reasoning; leave out --think");

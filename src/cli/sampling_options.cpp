@@ -85,8 +85,8 @@ Status read_bias(const std::string& text, SamplingParams* params) {
                         ? std::nullopt
                         : parse_real(std::string_view(text).substr(equals + 1));
   if (!id || !bias || *id < 0 || *id > INT32_MAX) {
-    return invalid_argument(fmt::format("--logit-bias needs ID=BIAS such as 42=-3.5, not \"{}\"",
-                                        escape_control_characters(text)));
+    return invalid_argument(
+        fmt::format("--logit-bias needs ID=BIAS such as 42=-3.5, not \"{}\"", quote_input(text)));
   }
   params->logit_bias[static_cast<int32_t>(*id)] = *bias;
   return Status::ok();
@@ -107,6 +107,14 @@ SamplingParams sampling_defaults(const GenerationConfig& config) {
   params.top_p = config.top_p.value_or(1);
   params.min_p = config.min_p.value_or(0);
   return params;
+}
+
+Status check_sampling_options(const OptionValues& values) {
+  SamplingParams unused;
+  for (const std::string& bias : values.texts(kLogitBias)) {
+    MOTLEY_RETURN_IF_ERROR(read_bias(bias, &unused));
+  }
+  return Status::ok();
 }
 
 Result<SamplingParams> sampling_params(const OptionValues& values, SamplingParams defaults) {

@@ -19,6 +19,8 @@ SamplingParams sampling_defaults(const GenerationConfig& config);
 
 // The defaults with every given option in their place. Without --seed a sampled run gets a seed
 // from the system's random source. kInvalidArgument names the option.
+// What the table cannot say about the form of values; an error is one of usage.
+Status check_sampling_options(const OptionValues& values);
 Result<SamplingParams> sampling_params(const OptionValues& values, SamplingParams defaults);
 
 }  // namespace motley

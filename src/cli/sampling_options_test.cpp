@@ -69,6 +69,7 @@ TEST(SamplingOptions, ABiasNeedsIdAndValue) {
   for (const char* text : {"3", "=1", "x=1", "3=", "-1=2", "99999999999=1", "3=inf"}) {
     const auto params = sampling_params(given({{"logit-bias", text}}), {});
     EXPECT_FALSE(params.is_ok()) << text;
+    EXPECT_FALSE(check_sampling_options(given({{"logit-bias", text}})).is_ok()) << text;
     EXPECT_NE(params.status().message().find("--logit-bias needs ID=BIAS"), std::string::npos);
   }
 }

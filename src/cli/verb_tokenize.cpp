@@ -63,8 +63,7 @@ Result<std::vector<TokenId>> read_ids(std::string_view text) {
     const std::string_view word = text.substr(at, end - at);
     const auto id = parse_integer(word);
     if (!id || *id < 0 || *id >= kTokenIdLimit) {
-      return invalid_argument(
-          fmt::format("\"{}\" is no token id", escape_control_characters(word)));
+      return invalid_argument(fmt::format("\"{}\" is no token id", quote_input(word)));
     }
     ids.push_back(static_cast<TokenId>(*id));
     at = end;

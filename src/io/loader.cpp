@@ -46,6 +46,17 @@ Status scan_scales(Context& context, const Checkpoint& checkpoint, const ModuleT
                              checkpoint.shard(bad).file().name(), bad.name));
 }
 
+// An id that no token has never ends an answer.
+Status check_eos_tokens(const std::vector<int32_t>& tokens, int64_t vocab_size,
+                        const std::string& file) {
+  for (const int32_t id : tokens) {
+    if (id < vocab_size) continue;
+    return corrupt(fmt::format("{}: eos_token_id {} is beyond the vocabulary of {} tokens", file,
+                               id, vocab_size));
+  }
+  return Status::ok();
+}
+
 }  // namespace
 
 const LoadedWeights::Slot& LoadedWeights::slot(TensorHandle handle, TensorRole role) const {
@@ -75,6 +86,13 @@ const WeightMatrix& LoadedWeights::expert(TensorHandle handle, int expert) const
   return experts.matrices[static_cast<size_t>(expert)];
 }
 
+Status check_model_family(Context& context, const std::string& path) {
+  MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory,
+                          ModelDirectory::open(context.faults, path));
+  MOTLEY_ASSIGN_OR_RETURN(const ConfigJson config, read_json(directory, "config.json"));
+  return check_family(config);
+}
+
 Result<OpenedModel> open_model(Context& context, const std::string& path) {
   MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory,
                           ModelDirectory::open(context.faults, path));
@@ -93,6 +111,10 @@ Result<OpenedModel> open_model(Context& context, const std::string& path) {
     const bool named = spec.status().message().starts_with(path);
     return named ? spec.status() : spec.status().with_context(path);
   }
+  MOTLEY_RETURN_IF_ERROR(
+      check_eos_tokens(spec->eos_tokens, spec->vocab_size, path + "/config.json"));
+  MOTLEY_RETURN_IF_ERROR(check_eos_tokens(generation.eos_tokens, spec->vocab_size,
+                                          fmt::format("{}/{}", path, kGeneration)));
   add_eos_tokens(generation.eos_tokens, &spec->eos_tokens);
   return OpenedModel{std::move(config), std::move(*spec), std::move(quantization),
                      std::move(generation), std::move(checkpoint)};

@@ -67,6 +67,9 @@ struct OpenedModel {
   GenerationConfig generation;
   Checkpoint checkpoint;
 };
+// An error unless config.json of the directory names a family of this build. Reads nothing else.
+Status check_model_family(Context& context, const std::string& path);
+
 Result<OpenedModel> open_model(Context& context, const std::string& path);
 
 // The ledger of a model that is not loaded; every check of loading but the scan of scales.

@@ -347,6 +347,14 @@ TEST_F(LoaderTest, ConfigurationErrorsNameTheFile) {
               HasSubstr("/config.json: no such file"));
 }
 
+TEST_F(LoaderTest, AnEndTokenBeyondTheVocabularyIsRefused) {
+  const TestModel test;
+  write_model(test, directory_);
+  directory_.write("generation_config.json", R"({"eos_token_id":[1,100000000]})");
+  EXPECT_THAT(open_model(context_.get(), directory_.path()).status().message(),
+              HasSubstr("generation_config.json: eos_token_id 100000000 is beyond the vocabulary"));
+}
+
 TEST_F(LoaderTest, EosIsTheUnionOfBothFiles) {
   const TestModel test;
   write_model(test, directory_);

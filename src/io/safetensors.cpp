@@ -76,7 +76,7 @@ class HeaderEvents final : public JsonEvents {
       const std::optional<DType> dtype = dtype_from_name(*text);
       if (!dtype) {
         return unsupported(
-            fmt::format("tensor '{}': unknown element type {}", name_, json_quote(*text)));
+            fmt::format("tensor '{}': unknown element type {}", name_, json_excerpt(*text)));
       }
       current_.dtype = *dtype;
       return Status::ok();
@@ -123,7 +123,7 @@ class HeaderEvents final : public JsonEvents {
     if (name == "dtype") return take(Field::kDtype, &seen_.dtype);
     if (name == "shape") return take(Field::kShape, &seen_.shape);
     if (name == "data_offsets") return take(Field::kOffsets, &seen_.offsets);
-    return corrupt(fmt::format("tensor '{}': unknown field {}", name_, json_quote(name)));
+    return corrupt(fmt::format("tensor '{}': unknown field {}", name_, json_excerpt(name)));
   }
 
   Status add_number(uint64_t number) {

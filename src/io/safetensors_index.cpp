@@ -46,7 +46,7 @@ class IndexEvents final : public JsonEvents {
     const auto* text = std::get_if<std::string_view>(&value);
     if (text == nullptr || !is_plain_file_name(*text) || !text->ends_with(".safetensors")) {
       return corrupt(fmt::format("weight_map '{}': {} is not the name of a .safetensors file here",
-                                 name_, text == nullptr ? "the value" : json_quote(*text)));
+                                 name_, text == nullptr ? "the value" : json_excerpt(*text)));
     }
     index_.shard_of_tensor.emplace_back(name_, *text);
     return Status::ok();

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/log.h"
+
 namespace motley {
 namespace {
 
@@ -66,7 +68,7 @@ class TreeBuilder final : public JsonEvents {
   }
   Status key(std::string_view name) override {
     if (!open_.back().names.emplace(name).second) {
-      return corrupt("duplicate name " + json_quote(name));
+      return corrupt("duplicate name " + json_excerpt(name));
     }
     open_.back().key = name;
     return Status::ok();
@@ -141,6 +143,12 @@ Status parse_json(std::string_view text, const JsonLimits& limits, JsonEvents& e
 
 std::string json_quote(std::string_view text) {
   return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+std::string json_excerpt(std::string_view text) {
+  const std::string quoted = quote_input(text);
+  // What is short enough keeps JSON's own escapes.
+  return json_quote(quoted.ends_with("...") ? std::string_view(quoted) : text);
 }
 
 Result<ConfigJson> ConfigJson::parse(std::string_view text, std::string file,

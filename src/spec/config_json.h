@@ -42,6 +42,8 @@ Status parse_json(std::string_view text, const JsonLimits& limits, JsonEvents& e
 
 // `text` as a JSON string with its quotes; invalid UTF-8 becomes U+FFFD.
 std::string json_quote(std::string_view text);
+// The same for errors: of a long text its beginning (quote_input of base/log.h).
+std::string json_excerpt(std::string_view text);
 
 struct JsonMember;
 

@@ -81,6 +81,8 @@ TEST(ConfigJson, TypedGetters) {
 TEST(ConfigJson, QuotesAnything) {
   EXPECT_EQ(json_quote("a\"\\\n"), R"("a\"\\\n")");
   EXPECT_EQ(json_quote("\xFF"), "\"\xEF\xBF\xBD\"");
+  EXPECT_EQ(json_excerpt("a\a"), R"("a\u0007")");
+  EXPECT_EQ(json_excerpt(std::string(9'000, 'x')), "\"" + std::string(200, 'x') + "...\"");
 }
 
 }  // namespace

@@ -32,6 +32,16 @@ class PlannedCatalog final : public TensorCatalog {
   PlannedCheckpoint planned_;
 };
 
+Result<Family> find_family(const ConfigJson& config) {
+  MOTLEY_ASSIGN_OR_RETURN(const std::string model_type, config.root().text("model_type"));
+  for (const Family& family : kFamilies) {
+    if (family.model_type == model_type) return family;
+  }
+  return config.root().unsupported_value(
+      "model_type", fmt::format("unknown family {}; known are {}", json_excerpt(model_type),
+                                fmt::join(known_model_types(), ", ")));
+}
+
 }  // namespace
 
 std::vector<std::string_view> known_model_types() {
@@ -40,17 +50,15 @@ std::vector<std::string_view> known_model_types() {
   return names;
 }
 
+Status check_family(const ConfigJson& config) {
+  return find_family(config).status();
+}
+
 Result<ModelSpec> build_model_spec(const ConfigJson& config, const TensorCatalog& catalog) {
-  MOTLEY_ASSIGN_OR_RETURN(const std::string model_type, config.root().text("model_type"));
-  for (const Family& family : kFamilies) {
-    if (family.model_type != model_type) continue;
-    MOTLEY_ASSIGN_OR_RETURN(ModelSpec spec, family.build(config, catalog));
-    spec.family = model_type;
-    return spec;
-  }
-  return config.root().unsupported_value(
-      "model_type", fmt::format("unknown family {}; known are {}", json_quote(model_type),
-                                fmt::join(known_model_types(), ", ")));
+  MOTLEY_ASSIGN_OR_RETURN(const Family family, find_family(config));
+  MOTLEY_ASSIGN_OR_RETURN(ModelSpec spec, family.build(config, catalog));
+  spec.family = family.model_type;
+  return spec;
 }
 
 Result<ModelSpec> plan_model_spec(const ConfigJson& config, const PlannedCheckpoint& planned) {

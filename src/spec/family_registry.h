@@ -15,6 +15,9 @@ namespace motley {
 // The `model_type`s that build_model_spec() knows.
 std::vector<std::string_view> known_model_types();
 
+// kUnsupported, with the known ones, unless config.json names a family of this build.
+Status check_family(const ConfigJson& config);
+
 // kUnsupported for an unknown family (the message lists the known ones) or an option of a family
 // that has no implementation; kInvalidArgument for values out of range; kNotFound when the
 // checkpoint lacks a tensor that decides the layout. Fills eos_tokens from config.json alone.

@@ -9,7 +9,7 @@ Result<MlxAffineFormat> read_format(const ConfigObject& object) {
   MOTLEY_ASSIGN_OR_RETURN(const std::string mode, object.text_or("mode", "affine"));
   if (mode != "affine") {
     return object.unsupported_value(
-        "mode", fmt::format("{} is not supported; affine is", json_quote(mode)));
+        "mode", fmt::format("{} is not supported; affine is", json_excerpt(mode)));
   }
   MOTLEY_ASSIGN_OR_RETURN(const int64_t bits, object.integer("bits", 2, 8));
   MOTLEY_ASSIGN_OR_RETURN(const int64_t group_size, object.integer("group_size", 32, 128));
@@ -62,7 +62,7 @@ Result<QuantizationConfig> read_quantization_config(const ConfigJson& config) {
       MOTLEY_ASSIGN_OR_RETURN(const std::string method, duplicate.text("quant_method"));
       return duplicate.unsupported_value(
           "quant_method", fmt::format("{} is not supported; BF16, F16, F32 and MLX affine are",
-                                      json_quote(method)));
+                                      json_excerpt(method)));
     }
     if (root.has(kMain) && root.value().find(kMain)->data != duplicate.value().data) {
       return root.error(kDuplicate, "contradicts quantization");

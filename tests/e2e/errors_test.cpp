@@ -28,6 +28,8 @@ TEST(Errors, WrongUsageIsExitTwo) {
   expect_error(run({"run", "-p", "x", "--threads", "0"}), 2, "--threads is 0");
   expect_error(run({"tokenize", "--threads", "2", "--text", "x"}), 2, "--threads is not used by");
   expect_error(run({"bench"}), 2, "bench model");
+  expect_error(run({"run", "-p", "x", "--logit-bias", "5"}), 2, "--logit-bias needs ID=BIAS");
+  expect_error(run({"run", "-p", "x", "--stop", ""}), 2, "--stop needs a text");
 }
 
 TEST(Errors, VariablesAreChecked) {
@@ -38,7 +40,15 @@ TEST(Errors, VariablesAreChecked) {
 
 TEST(Errors, AModelThatCannotBeReadIsNamed) {
   expect_error(run({"run", "/no/such/model", "-p", "x"}), 1, "/no/such/model");
-  expect_error(run({"inspect", "/no/such/model"}), 1, "/no/such/model");
+  const std::string missing = "/no/such/model: no such directory";
+  for (const char* verb : {"inspect", "verify", "bench model", "tokenize", "quantize"}) {
+    std::vector<std::string> words = {verb, "/no/such/model"};
+    if (std::string(verb) == "bench model") words = {"bench", "model", "/no/such/model"};
+    if (std::string(verb) == "quantize") words.push_back("/tmp/no-such-output");
+    expect_error(run(words), 1, missing);
+  }
+  expect_error(run({"template", "-", "/no/such/model"}, "[]"), 1, missing);
+  expect_error(run({"run", "/no/such/model", "-p", "x"}), 1, missing);
 }
 
 // Bytes of the pocket model, to be broken in a copy.
@@ -105,6 +115,8 @@ TEST_F(BrokenModel, AnotherShape) {
 
 TEST_F(BrokenModel, AnUnknownFamily) {
   change_file("config.json", "\"qwen3_5_moe\"", "\"unheard_of\"");
+  expect_error(load(), 1, "unheard_of");
+  remove((folder.path() + "/tokenizer.json").c_str());
   expect_error(load(), 1, "unheard_of");
 }
 

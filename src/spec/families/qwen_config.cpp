@@ -32,7 +32,7 @@ Status refuse_unsupported(const ConfigObject& text) {
   MOTLEY_ASSIGN_OR_RETURN(const std::string activation, text.text_or("hidden_act", "silu"));
   if (activation != "silu") {
     return text.unsupported_value(
-        "hidden_act", fmt::format("{} is not supported; silu is", json_quote(activation)));
+        "hidden_act", fmt::format("{} is not supported; silu is", json_excerpt(activation)));
   }
   return Status::ok();
 }
@@ -55,7 +55,7 @@ Status read_layer_kinds(const ConfigObject& text, QwenConfig* config) {
   for (const std::string& kind : kinds) {
     if (kind != "full_attention" && kind != "linear_attention") {
       return text.unsupported_value("layer_types",
-                                    fmt::format("unknown layer kind {}", json_quote(kind)));
+                                    fmt::format("unknown layer kind {}", json_excerpt(kind)));
     }
     config->is_full_attention.push_back(kind == "full_attention");
   }
@@ -72,7 +72,7 @@ Status read_rope(const ConfigObject& text, QwenConfig* config) {
     MOTLEY_ASSIGN_OR_RETURN(const std::string type, parameters.text_or(type_key, "default"));
     if (type != "default" && type != "mrope") {
       return parameters.unsupported_value(
-          type_key, fmt::format("{} is not supported; default is", json_quote(type)));
+          type_key, fmt::format("{} is not supported; default is", json_excerpt(type)));
     }
     if (key == "rope_parameters") rope = parameters;
   }
