@@ -23,10 +23,12 @@ Result<ConfigJson> read_json(const ModelDirectory& directory, std::string_view n
 }
 
 // Scales and biases of every quantised module: one NaN there spreads through a batch.
-Status scan_scales(Context& context, const Checkpoint& checkpoint, const ModuleTable& table) {
+Status scan_scales(Context& context, const Checkpoint& checkpoint, const ModuleTable& table,
+                   bool skip_experts) {
   std::vector<const CheckpointTensor*> tensors;
   for (const Module& module : table.modules()) {
     if (!module.is_quantized()) continue;
+    if (skip_experts && module.role == TensorRole::kExperts) continue;
     tensors.insert(tensors.end(), module.tensors.begin() + 1, module.tensors.end());
   }
   const auto count = static_cast<int64_t>(tensors.size());
@@ -120,10 +122,10 @@ Result<OpenedModel> open_model(Context& context, const std::string& path) {
                      std::move(generation), std::move(checkpoint)};
 }
 
-Result<Placement> place_model(const OpenedModel& model) {
+Result<Placement> place_model(const OpenedModel& model, const LoadOptions& options) {
   MOTLEY_ASSIGN_OR_RETURN(const ModuleTable table,
                           ModuleTable::create(model.checkpoint, model.spec, model.quantization));
-  return WeightAssembler(model.spec, table).plan();
+  return WeightAssembler(model.spec, table, options.stream_experts).plan();
 }
 
 Result<LoadedModel> load_model(Context& context, const std::string& path,
@@ -135,9 +137,9 @@ Result<LoadedModel> load_model(Context& context, const std::string& path,
 Result<LoadedModel> load_model(Context& context, OpenedModel model, const LoadOptions& options) {
   MOTLEY_ASSIGN_OR_RETURN(const ModuleTable table,
                           ModuleTable::create(model.checkpoint, model.spec, model.quantization));
-  WeightAssembler assembler(model.spec, table);
+  WeightAssembler assembler(model.spec, table, options.stream_experts);
   MOTLEY_ASSIGN_OR_RETURN(Placement placement, assembler.plan());
-  if (options.populate) {
+  if (options.populate && !options.stream_experts) {
     const std::vector<std::span<const std::byte>> ranges = assembler.mapped_ranges();
     MOTLEY_RETURN_IF_ERROR(populate(context, ranges, options.progress));
     MOTLEY_ASSIGN_OR_RETURN(const int64_t read_again,
@@ -148,11 +150,12 @@ Result<LoadedModel> load_model(Context& context, OpenedModel model, const LoadOp
                        model.checkpoint.directory().path(), static_cast<double>(read_again) / 1e9);
     }
   }
-  MOTLEY_RETURN_IF_ERROR(scan_scales(context, model.checkpoint, table));
+  MOTLEY_RETURN_IF_ERROR(scan_scales(context, model.checkpoint, table, options.stream_experts));
   const std::vector<std::span<const std::byte>> copied = assembler.copied_ranges();
   MOTLEY_ASSIGN_OR_RETURN(LoadedWeights weights,
                           assembler.assemble(context, std::move(model.checkpoint)));
   release_pages(copied);
+  if (options.stream_experts) drop_page_cache(weights.checkpoint().shards(), copied);
   MOTLEY_RETURN_IF_ERROR(weights.checkpoint().check_unchanged());
   return LoadedModel{std::move(model.spec), std::move(weights), std::move(placement),
                      std::move(model.quantization), std::move(model.generation)};

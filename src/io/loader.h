@@ -32,11 +32,16 @@ class ModuleTable;
 
 class LoadedWeights {
  public:
+  // With stream_experts the planes of expert() name bytes of the mapped file that nothing may read;
+  // their places in the files are what they stand for (experts/expert_layout.h).
   const WeightMatrix& matrix(TensorHandle handle) const;              // kMatrix
   ConstTensorView vector(TensorHandle handle) const;                  // [n], float32
   ConstTensorView convolution(TensorHandle handle) const;             // [channels, kernel], float32
   const WeightMatrix& expert(TensorHandle handle, int expert) const;  // one of kExperts
   const Checkpoint& checkpoint() const { return checkpoint_; }
+  // Memory of their own that weights take; locked_bytes() of it cannot be swapped out.
+  int64_t copied_bytes() const { return static_cast<int64_t>(copies_.size()); }
+  int64_t locked_bytes() const { return locked_bytes_; }
 
  private:
   friend class WeightAssembler;
@@ -51,11 +56,16 @@ class LoadedWeights {
 
   Checkpoint checkpoint_;
   AlignedBuffer copies_;
+  int64_t locked_bytes_ = 0;
   std::vector<Slot> slots_;  // by TensorHandle
 };
 
 struct LoadOptions {
-  bool populate = true;       // bring mapped weights into memory now
+  bool populate = true;  // bring mapped weights into memory now
+  // Routed experts stay in the file (experts/streamed_store.h reads them, and checks their scales
+  // when they arrive); everything else gets memory of its own, locked where the system allows it,
+  // and nothing of the page cache is counted on.
+  bool stream_experts = false;
   ProgressCallback progress;  // bytes populated; on the caller's thread
 };
 
@@ -73,7 +83,7 @@ Status check_model_family(Context& context, const std::string& path);
 Result<OpenedModel> open_model(Context& context, const std::string& path);
 
 // The ledger of a model that is not loaded; every check of loading but the scan of scales.
-Result<Placement> place_model(const OpenedModel& model);
+Result<Placement> place_model(const OpenedModel& model, const LoadOptions& options = {});
 
 struct LoadedModel {
   ModelSpec spec;

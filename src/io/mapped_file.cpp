@@ -1,5 +1,6 @@
 #include "io/mapped_file.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -140,6 +141,19 @@ void release_pages(const std::vector<std::span<const std::byte>>& ranges) {
     const uintptr_t end = (address + range.size()) / kPage * kPage;
     // A hint: memory is used better without these pages, and nothing depends on it.
     if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  }
+}
+
+void drop_page_cache(std::span<const MappedFile> files,
+                     const std::vector<std::span<const std::byte>>& ranges) {
+  for (const MappedFile& file : files) {
+    for (const auto& range : ranges) {
+      const std::byte* begin = file.bytes().data();
+      if (range.data() < begin || range.data() >= begin + file.bytes().size()) continue;
+      // A hint, as above.
+      (void)posix_fadvise(file.file().descriptor(), range.data() - begin,
+                          static_cast<off_t>(range.size()), POSIX_FADV_DONTNEED);
+    }
   }
 }
 

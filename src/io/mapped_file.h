@@ -51,4 +51,8 @@ Status populate(Context& context, std::vector<std::span<const std::byte>> ranges
 // Drops whole pages of the ranges from this process; reading them again brings them back.
 void release_pages(const std::vector<std::span<const std::byte>>& ranges);
 
+// Tells the kernel that the released ranges of these files need not stay in its page cache.
+void drop_page_cache(std::span<const MappedFile> files,
+                     const std::vector<std::span<const std::byte>>& ranges);
+
 }  // namespace motley

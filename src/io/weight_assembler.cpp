@@ -1,13 +1,15 @@
 #include "io/weight_assembler.h"
-#include "base/thread_pool.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cctype>
 #include <cmath>
 #include <cstring>
+
+#include "base/thread_pool.h"
 
 namespace motley {
 namespace {
@@ -77,8 +79,9 @@ bool is_values(TensorRole role) {
 
 }  // namespace
 
-WeightAssembler::WeightAssembler(const ModelSpec& spec, const ModuleTable& table)
-    : spec_(spec), table_(table), slots_(spec.tensors.size()) {}
+WeightAssembler::WeightAssembler(const ModelSpec& spec, const ModuleTable& table,
+                                 bool stream_experts)
+    : spec_(spec), table_(table), stream_experts_(stream_experts), slots_(spec.tensors.size()) {}
 
 Result<Placement> WeightAssembler::plan() {
   Placement placement;
@@ -138,7 +141,7 @@ Status WeightAssembler::plan_matrix(size_t index, PlacementRow* row) {
   }
   row->format = format_name(sources.front());
   row->memory_bytes = row->file_bytes;
-  if (sources.size() == 1) {
+  if (sources.size() == 1 && !stream_experts_) {
     slots_[index].matrices = std::move(sources);
     return Status::ok();
   }
@@ -160,7 +163,8 @@ void WeightAssembler::plan_experts(size_t index, PlacementRow* row) {
     matrices.push_back(whole.slice_rows(piece.row_begin, piece.row_count));
     row->file_bytes += matrices.back().bytes();
   }
-  row->memory_bytes = row->file_bytes;
+  row->memory_bytes = stream_experts_ ? 0 : row->file_bytes;
+  if (stream_experts_) row->where = PlacementKind::kStreamed;
   const bool uniform =
       std::all_of(matrices.begin(), matrices.end(),
                   [&](const WeightMatrix& other) { return same_format(matrices.front(), other); });
@@ -190,6 +194,9 @@ Result<LoadedWeights> WeightAssembler::assemble(Context& context, Checkpoint che
   LoadedWeights weights(std::move(checkpoint));
   MOTLEY_ASSIGN_OR_RETURN(weights.copies_,
                           AlignedBuffer::allocate(static_cast<size_t>(copy_bytes_)));
+  if (stream_experts_ && mlock(weights.copies_.data(), weights.copies_.size()) == 0) {
+    weights.locked_bytes_ = copy_bytes_;
+  }
   weights.slots_ = std::move(slots_);
   std::atomic<int64_t> first_bad{static_cast<int64_t>(spec_.tensors.size())};
   const auto run = [&](const Copy& copy) {
@@ -198,6 +205,12 @@ Result<LoadedWeights> WeightAssembler::assemble(Context& context, Checkpoint che
     std::byte* out = weights.copies_.data() + copy.offset;
     if (!is_values(tensor.role)) {
       slot.matrices = {copy_matrix(copy.sources, out)};
+      if (stream_experts_) {
+        // At once, so that memory never holds both the copies and what they were made from.
+        std::vector<std::span<const std::byte>> ranges;
+        add_ranges(copy, &ranges);
+        release_pages(ranges);
+      }
       return;
     }
     auto* values = reinterpret_cast<float*>(out);
@@ -244,13 +257,18 @@ std::vector<std::span<const std::byte>> WeightAssembler::copied_ranges() const {
   std::vector<std::span<const std::byte>> ranges;
   for (const Copy& copy : copies_) {
     if (is_values(spec_.tensors[copy.tensor].role)) continue;
-    for (const TensorPiece& piece : spec_.tensors[copy.tensor].pieces) {
-      for (const CheckpointTensor* tensor : table_.module_of(piece, 0).tensors) {
-        ranges.push_back(tensor->bytes);
-      }
-    }
+    add_ranges(copy, &ranges);
   }
   return ranges;
+}
+
+void WeightAssembler::add_ranges(const Copy& copy,
+                                 std::vector<std::span<const std::byte>>* ranges) const {
+  for (const TensorPiece& piece : spec_.tensors[copy.tensor].pieces) {
+    for (const CheckpointTensor* tensor : table_.module_of(piece, 0).tensors) {
+      ranges->push_back(tensor->bytes);
+    }
+  }
 }
 
 }  // namespace motley

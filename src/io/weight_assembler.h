@@ -17,7 +17,8 @@ namespace motley {
 class WeightAssembler {
  public:
   // The table and the spec must outlive the assembler.
-  WeightAssembler(const ModelSpec& spec, const ModuleTable& table);
+  // stream_experts: see LoadOptions.
+  WeightAssembler(const ModelSpec& spec, const ModuleTable& table, bool stream_experts = false);
 
   // The ledger: one row per tensor, then the skipped ones.
   Result<Placement> plan();
@@ -41,9 +42,11 @@ class WeightAssembler {
   void plan_experts(size_t index, PlacementRow* row);
   void plan_values(size_t index, PlacementRow* row);
   int64_t reserve(int64_t bytes);
+  void add_ranges(const Copy& copy, std::vector<std::span<const std::byte>>* ranges) const;
 
   const ModelSpec& spec_;
   const ModuleTable& table_;
+  const bool stream_experts_;
   std::vector<LoadedWeights::Slot> slots_;
   std::vector<Copy> copies_;
   int64_t copy_bytes_ = 0;

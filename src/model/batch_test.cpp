@@ -1,7 +1,8 @@
 #include "model/batch.h"
-#include "base/owned_context.h"
 
 #include <gtest/gtest.h>
+
+#include "base/owned_context.h"
 
 namespace motley {
 namespace {

@@ -1,9 +1,10 @@
 #include "state/page_pool.h"
-#include "base/fault_points.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+
+#include "base/fault_points.h"
 
 namespace motley {
 namespace {

@@ -1,11 +1,12 @@
 #include "state/page_pool.h"
-#include "base/owned_context.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <set>
 #include <thread>
+
+#include "base/owned_context.h"
 
 namespace motley {
 namespace {

@@ -1,10 +1,11 @@
 #include "state/sequence_state.h"
-#include "base/owned_context.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <set>
+
+#include "base/owned_context.h"
 
 namespace motley {
 namespace {

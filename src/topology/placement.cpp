@@ -36,6 +36,8 @@ std::string_view placement_kind_name(PlacementKind kind) {
       return "mapped";
     case PlacementKind::kCopied:
       return "copied";
+    case PlacementKind::kStreamed:
+      return "streamed";
     case PlacementKind::kTied:
       return "tied";
     case PlacementKind::kSkipped:

@@ -14,10 +14,11 @@
 namespace motley {
 
 enum class PlacementKind : uint8_t {
-  kMapped,   // used in place, from the mapped file
-  kCopied,   // rearranged or converted into memory of its own
-  kTied,     // the same values as another tensor; takes no memory
-  kSkipped,  // not used, for the stated reason
+  kMapped,    // used in place, from the mapped file
+  kCopied,    // rearranged or converted into memory of its own
+  kStreamed,  // stays in the file; read when it is needed
+  kTied,      // the same values as another tensor; takes no memory
+  kSkipped,   // not used, for the stated reason
 };
 std::string_view placement_kind_name(PlacementKind kind);
 
