@@ -29,6 +29,12 @@ class ExpertStore {
   // Calls `compute` with disjoint groups that together are exactly `wanted` (distinct, ascending).
   // Errors: kIo when an expert cannot be read; `compute` may then have seen only some groups.
   virtual Status for_each_wave(int layer, std::span<const int32_t> wanted, Wave compute) = 0;
+
+  // A sweep (layer-major prefill) is about to run `layer` and will want most of its experts of the
+  // next one soon after. A hint: reads of layer + 1 may begin, experts of `layer` should stay.
+  virtual void begin_sweep_layer([[maybe_unused]] int layer) {}
+  // The sweep is over, or was given up.
+  virtual void end_sweep() {}
 };
 
 }  // namespace motley

@@ -149,24 +149,37 @@ void ExpertCache::record_only(int layer, std::span<const int32_t> wanted) {
 
 std::optional<SlotAssignment> ExpertCache::admit_look_ahead(int layer, int expert) {
   if (slot_of(layer, expert)) return std::nullopt;
-  SlotAssignment taken{expert, -1, false, std::nullopt};
-  const EvictionKey key = policy_->key(layer, expert);
-  if (!free_.empty()) {
+  if (!free_.empty()) return admit(layer, expert, std::nullopt);
+  const std::optional<CachedExpert> lowest = victim(layer);
+  if (!lowest) return std::nullopt;
+  const double score =
+      policy_->shared_score(lowest->layer, policy_->key(lowest->layer, lowest->expert));
+  // Written so that two experts without any history do not push each other out.
+  const double own = policy_->shared_score(layer, policy_->key(layer, expert));
+  if (!(own > score + policy_->clear_margin())) return std::nullopt;
+  return admit(layer, expert, lowest);
+}
+
+std::optional<SlotAssignment> ExpertCache::admit_sweep(int layer, int expert) {
+  if (slot_of(layer, expert)) return std::nullopt;
+  if (!free_.empty()) return admit(layer, expert, std::nullopt);
+  const std::optional<CachedExpert> lowest = victim(layer);
+  if (!lowest) return std::nullopt;
+  return admit(layer, expert, lowest);
+}
+
+SlotAssignment ExpertCache::admit(int layer, int expert,
+                                  const std::optional<CachedExpert>& lowest) {
+  SlotAssignment taken{expert, -1, false, lowest};
+  if (lowest) {
+    taken.slot = evict(*lowest);
+    refresh_layer(lowest->layer);
+  } else {
     taken.slot = free_.back();
     free_.pop_back();
-  } else {
-    const std::optional<CachedExpert> lowest = victim(layer);
-    if (!lowest) return std::nullopt;
-    const double score =
-        policy_->shared_score(lowest->layer, policy_->key(lowest->layer, lowest->expert));
-    // Written so that two experts without any history do not push each other out.
-    if (!(policy_->shared_score(layer, key) > score + policy_->clear_margin())) return std::nullopt;
-    taken.slot = evict(*lowest);
-    taken.evicted = lowest;
-    refresh_layer(lowest->layer);
   }
   occupy(taken.slot, {layer, expert});
-  heap(layer).set(expert, key);
+  heap(layer).set(expert, policy_->key(layer, expert));
   refresh_layer(layer);
   ++counts_.look_ahead_taken;
   return taken;

@@ -61,6 +61,10 @@ class ExpertCache {
   // clearly lower. nullopt: not worth it, or in a slot already. Not counted as a use.
   std::optional<SlotAssignment> admit_look_ahead(int layer, int expert);
 
+  // A slot for an expert that a sweep is about to need, whatever the scores; nullopt when only
+  // floors, held or pinned experts are left, or when it is in a slot already. Not counted as a use.
+  std::optional<SlotAssignment> admit_sweep(int layer, int expert);
+
   // The read into the expert's slot failed or was given up: the slot is empty again, and a pin is
   // gone. Nothing happens when it is in no slot.
   void release(int layer, int expert);
@@ -90,6 +94,8 @@ class ExpertCache {
   IndexedHeap& heap(int layer) { return index_.of(layer); }
   Slot& slot(int32_t index) { return slots_[static_cast<size_t>(index)]; }
   std::optional<CachedExpert> victim(int layer) const;
+  // An empty slot or that of `lowest`, for an expert that no step asked for.
+  SlotAssignment admit(int layer, int expert, const std::optional<CachedExpert>& lowest);
   // Frees the slot of `owner` without putting it on the free list.
   int32_t evict(const CachedExpert& owner);
   void occupy(int32_t index, const CachedExpert& owner);

@@ -1,0 +1,338 @@
+#include "experts/streamed_store.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "experts/cache/frequency_recency.h"
+#include "io/finite_scan.h"
+
+namespace motley {
+namespace {
+
+// Layers without experts take no part in the cache.
+std::vector<int> number_layers(const ExpertLayout& layout) {
+  std::vector<int> numbers;
+  int next = 0;
+  for (int layer = 0; layer < layout.layers(); ++layer) {
+    numbers.push_back(layout.experts(layer) > 0 ? next++ : -1);
+  }
+  return numbers;
+}
+
+int most_experts(const ExpertLayout& layout) {
+  int most = 0;
+  for (int layer = 0; layer < layout.layers(); ++layer) {
+    most = std::max(most, layout.experts(layer));
+  }
+  return most;
+}
+
+bool plane_is_finite(const WeightPlane& plane, int64_t rows, DType dtype) {
+  return all_finite({plane.data, static_cast<size_t>(rows * plane.row_bytes)}, dtype);
+}
+
+bool scales_are_finite(const WeightMatrix& matrix) {
+  return matrix.scales.data == nullptr ||
+         (plane_is_finite(matrix.scales, matrix.rows, matrix.scale_dtype) &&
+          plane_is_finite(matrix.biases, matrix.rows, matrix.scale_dtype));
+}
+
+}  // namespace
+
+StreamStats StreamStats::operator-(const StreamStats& earlier) const {
+  return {.uses = uses - earlier.uses,
+          .hits = hits - earlier.hits,
+          .evictions = evictions - earlier.evictions,
+          .read_bytes = read_bytes - earlier.read_bytes,
+          .reads = reads - earlier.reads,
+          .retries = retries - earlier.retries,
+          .wait_s = wait_s - earlier.wait_s,
+          .compute_s = compute_s - earlier.compute_s,
+          .start_s = start_s - earlier.start_s,
+          .busy_s = busy_s - earlier.busy_s};
+}
+
+Result<std::unique_ptr<StreamedExpertStore>> StreamedExpertStore::create(
+    Context& context, ExpertLayout layout, std::span<const MappedFile> shards,
+    const StreamedStoreOptions& options) {
+  std::vector<DirectFile> files;
+  for (const MappedFile& shard : shards) {
+    MOTLEY_ASSIGN_OR_RETURN(DirectFile file, DirectFile::open(context.faults, shard.file()));
+    files.push_back(std::move(file));
+  }
+  MOTLEY_ASSIGN_OR_RETURN(
+      std::unique_ptr<ReadScheduler> reads,
+      ReadScheduler::open(
+          context.clock, context.faults, std::move(files),
+          {.depth = options.depth, .backend = options.io, .threads = options.depth}));
+  return create(context, std::move(layout), std::move(reads), options);
+}
+
+Result<std::unique_ptr<StreamedExpertStore>> StreamedExpertStore::create(
+    Context& context, ExpertLayout layout, std::unique_ptr<ReadScheduler> reads,
+    const StreamedStoreOptions& options) {
+  const CacheShape shape{.layers = layout.expert_layers(),
+                         .experts = most_experts(layout),
+                         .slots = static_cast<int>(options.slots),
+                         .floor = options.floor};
+  MOTLEY_RETURN_IF_ERROR(check_cache_shape(shape));
+  MOTLEY_ASSIGN_OR_RETURN(
+      AlignedBuffer memory,
+      AlignedBuffer::allocate(static_cast<size_t>(options.slots * layout.slot_bytes())));
+  // Not registered with the ring: that would touch every page now, which takes longer than all
+  // that registered reads save.
+  std::vector<int> numbers = number_layers(layout);
+  return std::unique_ptr<StreamedExpertStore>(
+      new StreamedExpertStore(context, std::move(layout), std::move(numbers), shape,
+                              options.wave_slots, std::move(memory), std::move(reads)));
+}
+
+StreamedExpertStore::StreamedExpertStore(Context& context, ExpertLayout layout,
+                                         std::vector<int> cache_layers, const CacheShape& shape,
+                                         int wave_slots, AlignedBuffer memory,
+                                         std::unique_ptr<ReadScheduler> reads)
+    : context_(context),
+      layout_(std::move(layout)),
+      cache_layers_(std::move(cache_layers)),
+      memory_(std::move(memory)),
+      reads_(std::move(reads)),
+      cache_(shape, make_frequency_recency(shape)),
+      most_at_once_(static_cast<size_t>(wave_slots > 0 ? std::min(wave_slots, cache_.largest_step())
+                                                       : cache_.largest_step())),
+      slots_(static_cast<size_t>(shape.slots)) {
+  for (int layer = 0; layer < layout_.layers(); ++layer) {
+    checked_.emplace_back(static_cast<size_t>(layout_.experts(layer)), false);
+  }
+}
+
+StreamedExpertStore::~StreamedExpertStore() = default;
+
+Status StreamedExpertStore::for_each_wave(int layer, std::span<const int32_t> wanted,
+                                          Wave compute) {
+  for (size_t begin = 0; begin < wanted.size(); begin += most_at_once_) {
+    const size_t count = std::min(most_at_once_, wanted.size() - begin);
+    MOTLEY_RETURN_IF_ERROR(run_group(layer, wanted.subspan(begin, count), compute));
+  }
+  return Status::ok();
+}
+
+Status StreamedExpertStore::run_group(int layer, std::span<const int32_t> wanted, Wave compute) {
+  failure_ = Status::ok();
+  failed_.clear();
+  const int64_t start_ns = context_.clock.now_ns();
+  start_reads(layer, cache_.plan(cache_layers_[static_cast<size_t>(layer)], wanted));
+  start_s_ += seconds_since(context_.clock, start_ns);
+  run_wave(compute);
+  while (waiting_ > 0) {
+    collect(/*block=*/true);
+    run_wave(compute);
+  }
+  for (const int32_t slot : failed_) empty_slot(slot);
+  return failure_;
+}
+
+void StreamedExpertStore::start_reads(int layer, const CachePlan& plan) {
+  ready_.clear();
+  for (const SlotAssignment& assigned : plan.experts) {
+    const Slot& slot = slots_[static_cast<size_t>(assigned.slot)];
+    if (!assigned.hit) {
+      assign(assigned.slot, layer, assigned.expert, /*wanted=*/true);
+      submit(assigned.slot, kGateUp, ReadPriority::kDemandGateUp);
+    } else if (slot.parts_waiting > 0) {
+      join_read(assigned.slot);
+    } else {
+      ready_.push_back(assigned.slot);
+    }
+  }
+  for (const SlotAssignment& assigned : plan.experts) {
+    if (!assigned.hit) submit(assigned.slot, kDown, ReadPriority::kDemandDown);
+  }
+}
+
+void StreamedExpertStore::assign(int32_t index, int layer, int32_t expert, bool wanted) {
+  slots_[static_cast<size_t>(index)] = {
+      .layer = layer, .expert = expert, .parts_waiting = 2, .wanted = wanted};
+  ++(wanted ? waiting_ : ahead_);
+}
+
+// A step wants what is being read ahead.
+void StreamedExpertStore::join_read(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  slot.wanted = true;
+  ++waiting_;
+  --ahead_;
+  cache_.set_pinned(cache_layers_[static_cast<size_t>(slot.layer)], slot.expert, false);
+  reads_.raise(static_cast<uint64_t>(index) * 2 + kGateUp, ReadPriority::kDemandGateUp);
+  reads_.raise(static_cast<uint64_t>(index) * 2 + kDown, ReadPriority::kDemandDown);
+}
+
+void StreamedExpertStore::begin_sweep_layer(int layer) {
+  collect(/*block=*/false);
+  pin_layer(sweep_layer_, false);
+  // A cache that does not hold a layer works in groups, whose experts must be able to leave.
+  const bool is_first = sweep_layer_ < 0;
+  const int experts = layout_.experts(layer);
+  const bool holds_layer = cache_.largest_step() >= experts;
+  sweep_layer_ = holds_layer ? layer : -1;
+  if (!holds_layer) return;
+  pin_layer(layer, true);
+  if (is_first) read_ahead(layer, cache_.largest_step());
+  if (layer + 1 < layout_.layers()) read_ahead(layer + 1, cache_.largest_step() - experts);
+}
+
+void StreamedExpertStore::end_sweep() {
+  pin_layer(sweep_layer_, false);
+  sweep_layer_ = -1;
+  while (ahead_ > 0) collect(/*block=*/true);  // no more than a layer
+}
+
+// Experts of `layer` that may stay whatever else is read. Those that are being read are pinned
+// already, until they arrive.
+void StreamedExpertStore::pin_layer(int layer, bool pinned) {
+  if (layer < 0) return;
+  const int cached = cache_layers_[static_cast<size_t>(layer)];
+  for (int expert = 0; cached >= 0 && expert < layout_.experts(layer); ++expert) {
+    const std::optional<int32_t> slot = cache_.slot_of(cached, expert);
+    if (!slot || slots_[static_cast<size_t>(*slot)].parts_waiting > 0) continue;
+    cache_.set_pinned(cached, expert, pinned);
+  }
+}
+
+// At most `room` experts, which leaves whole the floors and what the current layer still wants.
+void StreamedExpertStore::read_ahead(int layer, int room) {
+  const int cached = cache_layers_[static_cast<size_t>(layer)];
+  if (cached < 0) return;
+  for (int expert = 0; expert < layout_.experts(layer) && room > 0; ++expert) {
+    const std::optional<SlotAssignment> taken = cache_.admit_sweep(cached, expert);
+    if (!taken) continue;
+    --room;
+    cache_.set_pinned(cached, expert, true);
+    assign(taken->slot, layer, expert, /*wanted=*/false);
+    submit(taken->slot, kGateUp, ReadPriority::kSweep);
+    submit(taken->slot, kDown, ReadPriority::kSweep);
+  }
+}
+
+void StreamedExpertStore::submit(int32_t slot, Part part, ReadPriority priority) {
+  const Slot& target = slots_[static_cast<size_t>(slot)];
+  const ExpertReads reads = layout_.reads(target.layer, target.expert);
+  const std::span<const ExpertRead> list = part == kGateUp ? reads.gate_up : reads.down;
+  ranges_.clear();
+  for (const ExpertRead& read : list) {
+    // The layout's blocks are larger than many a drive's: the last one may reach beyond the file.
+    const DirectFile& file = reads_.files()[static_cast<size_t>(read.file)];
+    const FileRange range =
+        file.aligned_range(read.offset, std::min(read.bytes, file.size() - read.offset));
+    ranges_.push_back({.file = read.file,
+                       .offset = range.offset,
+                       .into = {slot_data(slot) + read.at, static_cast<size_t>(range.bytes)}});
+  }
+  reads_.submit(static_cast<uint64_t>(slot) * 2 + part, priority, ranges_);
+}
+
+void StreamedExpertStore::collect(bool block) {
+  const int64_t start_ns = context_.clock.now_ns();
+  std::vector<ReadCompletion> arrived = reads_.take(block);
+  if (block) wait_s_ += seconds_since(context_.clock, start_ns);
+  for (ReadCompletion& completion : arrived) {
+    const auto index = static_cast<int32_t>(completion.tag / 2);
+    Slot& slot = slots_[static_cast<size_t>(index)];
+    if (slot.failure.is_ok()) slot.failure = std::move(completion.status);
+    if (--slot.parts_waiting == 0) arrive(index);
+  }
+}
+
+void StreamedExpertStore::arrive(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  slot.weights = layout_.weights_in(slot.layer, slot.expert, slot_data(index));
+  if (slot.failure.is_ok()) slot.failure = check_scales(slot);
+  if (!slot.wanted) {
+    --ahead_;
+    // A failure of what was read ahead is none yet: who wants the expert reads it again.
+    const int cached = cache_layers_[static_cast<size_t>(slot.layer)];
+    cache_.set_pinned(cached, slot.expert, slot.layer == sweep_layer_);
+    if (!slot.failure.is_ok()) cache_.release(cached, slot.expert);
+    return;
+  }
+  --waiting_;
+  if (slot.failure.is_ok()) {
+    ready_.push_back(index);
+    return;
+  }
+  failed_.push_back(index);
+  if (failure_.is_ok()) {
+    failure_ =
+        slot.failure.with_context(fmt::format("expert {} of layer {}", slot.expert, slot.layer));
+  }
+}
+
+Status StreamedExpertStore::check_scales(const Slot& slot) {
+  std::vector<bool>::reference checked =
+      checked_[static_cast<size_t>(slot.layer)][static_cast<size_t>(slot.expert)];
+  if (checked) return Status::ok();
+  const ExpertWeights& weights = slot.weights;
+  for (const WeightMatrix* matrix : {&weights.gate, &weights.up, &weights.down}) {
+    if (!scales_are_finite(*matrix)) return corrupt("its scales hold NaN or infinity");
+  }
+  checked = true;
+  return Status::ok();
+}
+
+void StreamedExpertStore::run_wave(Wave compute) {
+  if (ready_.empty() || !failure_.is_ok()) {
+    ready_.clear();
+    return;
+  }
+  resolved_.clear();
+  for (const int32_t index : ready_) {
+    const Slot& slot = slots_[static_cast<size_t>(index)];
+    resolved_.push_back({slot.expert, &slot.weights});
+  }
+  ready_.clear();
+  const int64_t start_ns = context_.clock.now_ns();
+  compute(resolved_);
+  compute_s_ += seconds_since(context_.clock, start_ns);
+}
+
+void StreamedExpertStore::empty_slot(int32_t index) {
+  const Slot& slot = slots_[static_cast<size_t>(index)];
+  cache_.release(cache_layers_[static_cast<size_t>(slot.layer)], slot.expert);
+}
+
+std::byte* StreamedExpertStore::slot_data(int32_t slot) {
+  return memory_.data() + int64_t{slot} * layout_.slot_bytes();
+}
+
+StreamStats StreamedExpertStore::stats() const {
+  const ReadStats read = reads_.stats();
+  const CacheCounts& cache = cache_.counts();
+  StreamStats stats{.uses = cache.uses,
+                    .hits = cache.hits,
+                    .evictions = cache.evictions,
+                    .read_bytes = read.total_bytes(),
+                    .wait_s = wait_s_,
+                    .compute_s = compute_s_,
+                    .start_s = start_s_};
+  for (const ReadStats::Class& of : read.classes) {
+    stats.reads += of.reads;
+    stats.retries += of.retries;
+  }
+  for (const ReadStats::Drive& drive : read.drives) {
+    stats.busy_s = std::max(stats.busy_s, drive.busy_seconds);
+  }
+  return stats;
+}
+
+std::string StreamedExpertStore::reads_description() const {
+  std::string text(reads_.backend_name());
+  if (!reads_.backend_reason().empty()) text += fmt::format(" ({})", reads_.backend_reason());
+  const std::vector<DirectFile>& files = reads_.files();
+  const auto buffered = std::find_if(files.begin(), files.end(),
+                                     [](const DirectFile& file) { return !file.is_direct(); });
+  if (buffered == files.end()) return text + ", direct";
+  return text + fmt::format(", buffered ({})", buffered->reason());
+}
+
+}  // namespace motley
