@@ -112,6 +112,7 @@ class Chat {
     if (outcome.reason == FinishReason::kContextFull) note("(the context is full; /clear)");
     if (options_.verbose) note(sync_text(outcome));
     note(stats_line(outcome.stats, model_.engine->numerics_name()));
+    console_.err(stream_text(*model_.engine, outcome.stream));
     conversation_.add_assistant(outcome.text);
     add_totals(outcome);
     return Status::ok();

@@ -88,6 +88,27 @@ inline const OptionSpec kExpertSlots = {
     .default_note = "no bound",
     .least = 1,
     .most = 1e6};
+inline const OptionSpec kMemory = {
+    .name = "memory",
+    .type = OptionType::kText,
+    .value = "SIZE",
+    .help =
+        "memory for everything, such as 8GiB or 60% of the machine's; experts that do not fit "
+        "are read from the drive when they are needed",
+    .default_note = "what is free"};
+inline const OptionSpec kExpertCache = {
+    .name = "expert-cache",
+    .type = OptionType::kText,
+    .value = "SIZE",
+    .help =
+        "stream experts, with this much memory for those used last: a size, or a share of all "
+        "experts such as 25%",
+    .default_note = "what --memory leaves"};
+inline const OptionSpec kIo = {.name = "io",
+                               .type = OptionType::kChoice,
+                               .help = "how streamed experts are read",
+                               .default_value = "auto",
+                               .choices = {"auto", "uring", "pread"}};
 inline const OptionSpec kPrefillChunk = {.name = "prefill-chunk",
                                          .type = OptionType::kInteger,
                                          .value = "N",

@@ -80,8 +80,10 @@ Result<GenerationOutcome> GenerationSession::generate(
   TextGeneration generation(text_->tokenizer, std::move(text_options));
   SchedulerOptions scheduler_options;
   scheduler_options.prefill_chunk = options_.prefill_chunk;
+  scheduler_options.is_interrupted = [&] { return interrupt.interrupted(); };
   Scheduler scheduler(*engine_, scheduler_options);
   MOTLEY_RETURN_IF_ERROR(scheduler.submit(sequence_, options_.request, generation));
+  const StreamMeter meter(*engine_);
   while (!scheduler.is_idle()) {
     if (interrupt.interrupted()) scheduler.cancel_all();
     scheduler.step();
@@ -92,6 +94,7 @@ Result<GenerationOutcome> GenerationSession::generate(
   outcome.text = generation.text();
   outcome.tokens = generation.tokens();
   outcome.stats = generation.stats();
+  outcome.stream = meter.stretch(outcome.stats.prompt_tokens + outcome.stats.generated_tokens);
   return outcome;
 }
 

@@ -13,6 +13,7 @@
 #include "base/progress.h"
 #include "base/signals.h"
 #include "engine/scheduler.h"
+#include "engine/stream_report.h"
 #include "text/text_model.h"
 
 namespace motley {
@@ -32,6 +33,7 @@ struct GenerationOutcome {
   std::vector<SampledToken> tokens;
   GenerationStats stats;
   int64_t prompt_tokens = 0;  // all of the prompt, reused or computed
+  StreamStretch stream;       // when experts are streamed
 };
 
 class GenerationSession {

@@ -11,9 +11,19 @@ namespace motley {
 
 using namespace options;
 
+namespace {
+
+ReadBackendKind read_backend_kind(std::string_view name) {
+  if (name == "uring") return ReadBackendKind::kUring;
+  return name == "pread" ? ReadBackendKind::kPread : ReadBackendKind::kAuto;
+}
+
+}  // namespace
+
 std::vector<OptionSpec> engine_option_table() {
-  return {kThreads,     kNumeric,     kCpu,          kReference,  kCacheFormat, kDelta,  kContext,
-          kStateBudget, kExpertSlots, kPrefillChunk, kNoPopulate, kPocket,      kVerbose};
+  return {kThreads,      kNumeric,     kCpu,    kReference,   kCacheFormat, kDelta,
+          kContext,      kStateBudget, kMemory, kExpertCache, kIo,          kExpertSlots,
+          kPrefillChunk, kNoPopulate,  kPocket, kVerbose};
 }
 
 EngineOptions engine_options(const OptionValues& values, std::string model) {
@@ -38,6 +48,12 @@ EngineOptions shared_engine_options(const OptionValues& values, std::string mode
     engine.expert_wave_slots = static_cast<int>(values.integer(kExpertSlots));
   }
   engine.populate = !values.flag(kNoPopulate);
+  if (values.given(kMemory)) engine.memory = *parse_memory_size(values.text(kMemory));
+  if (values.given(kExpertCache)) {
+    engine.expert_cache = *parse_memory_size(values.text(kExpertCache));
+  }
+  engine.io = read_backend_kind(values.text(kIo));
+  engine.step_rows = values.integer(kPrefillChunk);
   return engine;
 }
 
@@ -54,6 +70,12 @@ LogOptions log_options(const OptionValues& values) {
 }
 
 Status check_engine_options(const OptionValues& values) {
+  for (const OptionSpec* option : {&kMemory, &kExpertCache}) {
+    if (!values.given(*option) || parse_memory_size(values.text(*option))) continue;
+    return invalid_argument(
+        fmt::format("{} is a size such as 8GiB or 500MB, or a share such as 60%, not '{}'",
+                    values.source(*option), values.text(*option)));
+  }
   if (!values.flag(kReference)) return Status::ok();
   for (const OptionSpec* option : {&kCpu, &kCacheFormat, &kNumeric}) {
     if (!values.given(*option)) continue;

@@ -49,7 +49,8 @@ std::string run_json(const RunModel& model, const SessionOptions& options,
                {"decode_tokens_per_s", decode_rate(stats)},
                {"numerics", model.engine->numerics_name()},
                {"threads", model.engine->context().threads.size()},
-               {"seed", options.request.sampling.seed}};
+               {"seed", options.request.sampling.seed},
+               {"streaming", Json::parse(stream_json(*model.engine, outcome.stream))}};
   if (outcome.matched_stop) json["stop"] = *outcome.matched_stop;
   if (options.request.top_logprobs > 0) json["logprobs"] = logprobs_json(*model.text, outcome);
   return dump_json(json);

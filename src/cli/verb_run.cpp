@@ -45,6 +45,7 @@ Result<int> answer_once(Console& console, const RunModel& model, const ChatOptio
   }
   const std::string line = stats_line(outcome.stats, model.engine->numerics_name());
   console.err(console.styled(Console::Style::kNote, line, false) + "\n");
+  console.err(stream_text(*model.engine, outcome.stream));
   return exit_status(outcome);
 }
 

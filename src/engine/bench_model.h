@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/stream_report.h"
 #include "engine/token_cost.h"
 #include "ops/cpu/peak_rates.h"
 
@@ -53,6 +54,9 @@ struct BenchRun {
   // Bytes a second read from memory in passes between the decoded tokens, which decode_s leaves
   // out: the mean over the same stretch of time, and so of the same neighbours. 0: not measured.
   double read_bytes_per_s = 0;
+  // When experts are streamed.
+  StreamStretch prefill_stream;
+  StreamStretch decode_stream;
 };
 
 struct ModelBench {
@@ -64,6 +68,8 @@ struct ModelBench {
   std::vector<BenchRun> runs;
   TokenCost cost;
   std::vector<MachineRates> machine;  // set by the caller; may be empty
+  std::string stream_lines;           // what streaming did in the fastest runs; empty: nothing
+  std::string stream_object;          // the same as JSON
   std::string matrix_numbers;         // which peak the prefill is held against: "int8", ...
 
   // Of the fastest run.

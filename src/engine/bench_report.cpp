@@ -130,7 +130,7 @@ std::string ModelBench::table() const {
                       static_cast<double>(bytes_per_token()) * 1e-6,
                       static_cast<double>(cost.weight_bytes) * 1e-6,
                       static_cast<double>(bytes_per_token() - cost.weight_bytes) * 1e-6);
-  return text + fmt::format("best of {} runs\n", runs.size());
+  return text + stream_lines + fmt::format("best of {} runs\n", runs.size());
 }
 
 std::string ModelBench::json() const {
@@ -160,6 +160,7 @@ std::string ModelBench::json() const {
       "  \"matrix_numbers\": {},\n  \"matrix_share\": {:.4f},\n",
       cost.prefill_multiply_adds, prefill_multiply_adds_per_s(), json_quote(matrix_numbers),
       matrix_share());
+  text += fmt::format("  \"streaming\": {},\n", stream_object.empty() ? "null" : stream_object);
   return text +
          fmt::format("  \"machine\": {},\n  \"runs\": [{}]\n}}\n", machine_json(machine), list);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/system_memory.h"
 #include "experts/resident_store.h"
 #include "ops/cpu/cpu_backend.h"
@@ -34,13 +36,56 @@ Status check_draft_support(const EngineOptions& options, const ModelSpec& spec) 
       fmt::format("{}: the checkpoint has no draft layers (mtp.*)", options.model.string()));
 }
 
+// The sequence whose state is planned for when no context is named.
+constexpr int64_t kPlannedTokens = 8192;
+
+Result<MemoryPlan> plan_for(const OpenedModel& opened, const EngineOptions& options) {
+  MOTLEY_ASSIGN_OR_RETURN(const Placement placement, place_model(opened, {.stream_experts = true}));
+  const StateLayout layout = make_state_layout(opened.spec, choose_state_format(options));
+  const int64_t context = options.context_length > 0
+                              ? options.context_length
+                              : std::min(kPlannedTokens, int64_t{opened.spec.context_length});
+  MemoryNeeds needs =
+      memory_needs(opened.spec, placement, layout,
+                   {.tokens = context, .rows = options.step_rows, .drafts = options.drafts});
+  needs.model = options.model.string();
+  if (options.state_budget_bytes > 0) needs.state_bytes = options.state_budget_bytes;
+  MOTLEY_ASSIGN_OR_RETURN(const SystemMemory memory, read_system_memory());
+  return plan_memory(needs,
+                     {.budget = options.memory,
+                      .expert_cache = options.expert_cache,
+                      .usable_bytes = static_cast<int64_t>(memory.usable_now_bytes()),
+                      .usable_total_bytes = static_cast<int64_t>(memory.usable_total_bytes())});
+}
+
+Result<std::shared_ptr<StreamedExpertStore>> make_streamed_store(Context& context,
+                                                                 const EngineOptions& options,
+                                                                 const LoadedModel& model,
+                                                                 const MemoryPlan& plan) {
+  const std::span<const MappedFile> shards = model.weights.checkpoint().shards();
+  std::vector<std::span<const std::byte>> files;
+  for (const MappedFile& shard : shards) files.push_back(shard.bytes());
+  std::vector<std::vector<ExpertWeights>> experts = model_experts(model.spec, model.weights);
+  // Drafts are often of a wider format, and would make every slot as large as theirs.
+  if (!options.drafts) experts.resize(model.spec.layers.size());
+  ExpertLayout layout = ExpertLayout::create(experts, files);
+  MOTLEY_ASSIGN_OR_RETURN(std::unique_ptr<StreamedExpertStore> store,
+                          StreamedExpertStore::create(context, std::move(layout), shards,
+                                                      {.slots = plan.slots,
+                                                       .floor = plan.needs.experts_per_token,
+                                                       .io = options.io,
+                                                       .wave_slots = options.expert_wave_slots}));
+  return std::shared_ptr<StreamedExpertStore>(std::move(store));
+}
+
 }  // namespace
 
-Engine::Engine(Context& context, EngineOptions options, std::shared_ptr<const LoadedModel> model,
-               OpTable ops)
+Engine::Engine(Context& context, EngineOptions options, Shared shared, OpTable ops)
     : context_(context),
       options_(std::move(options)),
-      model_(std::move(model)),
+      model_(std::move(shared.model)),
+      streamed_(std::move(shared.streamed)),
+      plan_(std::move(shared.plan)),
       ops_(std::move(ops)),
       topology_(Topology::single(ops_.name)) {
   if (options_.collective != nullptr) collective_ = options_.collective;
@@ -49,24 +94,36 @@ Engine::Engine(Context& context, EngineOptions options, std::shared_ptr<const Lo
 Result<std::unique_ptr<Engine>> Engine::load(Context& context, EngineOptions options) {
   // The op table comes first: an unknown instruction set is refused before 20 GB are read.
   MOTLEY_RETURN_IF_ERROR(choose_ops(options).status());
+  MOTLEY_ASSIGN_OR_RETURN(OpenedModel opened, open_model(context, options.model.string()));
+  Shared shared;
+  MOTLEY_ASSIGN_OR_RETURN(shared.plan, plan_for(opened, options));
   LoadOptions load_options;
   load_options.populate = options.populate;
+  load_options.stream_experts = shared.plan.streamed;
   load_options.progress = options.progress;
-  MOTLEY_ASSIGN_OR_RETURN(LoadedModel model, load_model(context, options.model, load_options));
-  return build(context, std::move(options), std::make_shared<const LoadedModel>(std::move(model)));
+  MOTLEY_ASSIGN_OR_RETURN(LoadedModel model, load_model(context, std::move(opened), load_options));
+  if (shared.plan.streamed) {
+    MOTLEY_ASSIGN_OR_RETURN(shared.streamed,
+                            make_streamed_store(context, options, model, shared.plan));
+  }
+  shared.model = std::make_shared<const LoadedModel>(std::move(model));
+  return build(context, std::move(options), std::move(shared));
 }
 
 Result<std::unique_ptr<Engine>> Engine::with_numerics(EngineOptions options) const {
-  return build(context_, std::move(options), model_);
+  if (streamed_ != nullptr && options.drafts && !options_.drafts) {
+    return unsupported("the experts of draft layers are not streamed by this engine");
+  }
+  return build(context_, std::move(options), {model_, streamed_, plan_});
 }
 
 Result<std::unique_ptr<Engine>> Engine::build(Context& context, EngineOptions options,
-                                              std::shared_ptr<const LoadedModel> model) {
+                                              Shared shared) {
   MOTLEY_ASSIGN_OR_RETURN(OpTable ops, choose_ops(options));
   MOTLEY_RETURN_IF_ERROR(check_complete(ops));
-  MOTLEY_RETURN_IF_ERROR(check_draft_support(options, model->spec));
+  MOTLEY_RETURN_IF_ERROR(check_draft_support(options, shared.model->spec));
   std::unique_ptr<Engine> engine(
-      new Engine(context, std::move(options), std::move(model), std::move(ops)));
+      new Engine(context, std::move(options), std::move(shared), std::move(ops)));
   MOTLEY_RETURN_IF_ERROR(engine->set_up());
   return engine;
 }
@@ -78,9 +135,22 @@ Status Engine::set_up() {
     return invalid_argument(fmt::format("context of {} tokens wanted, the model was made for {}",
                                         context_length_, model.context_length));
   }
-  layout_ = make_state_layout(model, choose_state_format(options_));
+  MOTLEY_RETURN_IF_ERROR(set_up_state());
+  if (streamed_ == nullptr) {
+    resident_ = std::make_unique<ResidentExpertStore>(model_experts(model, model_->weights),
+                                                      options_.expert_wave_slots);
+  }
+  decoder_ = std::make_unique<Decoder>(model, model_->weights, experts(),
+                                       options_.delta_form.value_or(DeltaForm::kRecurrent));
+  return Status::ok();
+}
+
+Status Engine::set_up_state() {
+  layout_ = make_state_layout(spec(), choose_state_format(options_));
   int64_t budget = options_.state_budget_bytes;
-  if (budget == 0) {
+  if (budget == 0 && streamed_ != nullptr) {
+    budget = std::max(plan_.needs.state_bytes, layout_.bytes_for(1));
+  } else if (budget == 0) {
     // Half of what is free now; weights that are mapped count as free until they are touched.
     MOTLEY_ASSIGN_OR_RETURN(const SystemMemory memory, read_system_memory());
     budget = static_cast<int64_t>(memory.usable_now_bytes() / 2);
@@ -91,10 +161,6 @@ Status Engine::set_up() {
         fmt::format("one sequence needs {} bytes of state, {} are available", one_page, budget));
   }
   pool_ = std::make_unique<PagePool>(context_, budget);
-  experts_ = std::make_unique<ResidentExpertStore>(model_experts(model, model_->weights),
-                                                   options_.expert_wave_slots);
-  decoder_ = std::make_unique<Decoder>(model, model_->weights, *experts_,
-                                       options_.delta_form.value_or(DeltaForm::kRecurrent));
   return Status::ok();
 }
 

@@ -12,8 +12,10 @@
 #include <string>
 
 #include "base/context.h"
+#include "engine/memory_plan.h"
 #include "engine/sequence.h"
 #include "experts/expert_store.h"
+#include "experts/streamed_store.h"
 #include "io/loader.h"
 #include "model/decoder.h"
 #include "ops/op_table.h"
@@ -36,7 +38,12 @@ struct EngineOptions {
   int expert_wave_slots = 0;            // bound on experts per wave; 0: none
   bool drafts = false;                  // keep state for the draft layers
   bool populate = true;                 // touch all weights while loading
-  Collective* collective = nullptr;     // of the ranks that share the model; null: one rank
+  // Memory for everything; not set: what is free. A model whose experts do not fit streams them.
+  MemorySize memory;
+  MemorySize expert_cache;  // the streamed experts' share, set by hand
+  ReadBackendKind io = ReadBackendKind::kAuto;
+  int64_t step_rows = 512;           // most rows of a step, for the plan of memory
+  Collective* collective = nullptr;  // of the ranks that share the model; null: one rank
   std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
 };
 
@@ -60,26 +67,41 @@ class Engine {
   PagePool& pool() { return *pool_; }
   Collective& collective() { return *collective_; }
   int64_t context_length() const { return context_length_; }
+  const MemoryPlan& memory_plan() const { return plan_; }
+  ExpertStore& experts() {
+    return streamed_ != nullptr ? static_cast<ExpertStore&>(*streamed_) : *resident_;
+  }
+  // The store that streams experts; null when they are all in memory.
+  const StreamedExpertStore* streamed_experts() const { return streamed_.get(); }
   // "exact on cpu/avx512".
   std::string numerics_name() const;
 
  private:
-  Engine(Context& context, EngineOptions options, std::shared_ptr<const LoadedModel> model,
-         OpTable ops);
+  // What engines of different numerics have in common.
+  struct Shared {
+    std::shared_ptr<const LoadedModel> model;
+    std::shared_ptr<StreamedExpertStore> streamed;  // null: experts are in memory
+    MemoryPlan plan;
+  };
+
+  Engine(Context& context, EngineOptions options, Shared shared, OpTable ops);
   static Result<std::unique_ptr<Engine>> build(Context& context, EngineOptions options,
-                                               std::shared_ptr<const LoadedModel> model);
+                                               Shared shared);
   Status set_up();
+  Status set_up_state();
 
   Context& context_;
   EngineOptions options_;
   std::shared_ptr<const LoadedModel> model_;  // shared by engines of different numerics
+  std::shared_ptr<StreamedExpertStore> streamed_;
+  MemoryPlan plan_;
   OpTable ops_;
   Topology topology_;
   StateLayout layout_;
   int64_t context_length_ = 0;
   SingleCollective single_;
   Collective* collective_ = &single_;
-  std::unique_ptr<ExpertStore> experts_;
+  std::unique_ptr<ExpertStore> resident_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<PagePool> pool_;
 };

@@ -1,10 +1,11 @@
 #include "engine/scheduler.h"
-#include "base/clock.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "base/clock.h"
 
 namespace motley {
 
@@ -77,12 +78,63 @@ void Scheduler::form_batch() {
   }
 }
 
+// The request whose prompt is better read layer by layer now, or null. Nobody must be generating:
+// a sweep takes as long as the drive needs for the model.
+Scheduler::Request* Scheduler::next_sweep() {
+  if (engine_.streamed_experts() == nullptr) return nullptr;
+  for (const Request& request : requests_) {
+    if (request.prompt_done) return nullptr;
+  }
+  Request& first = requests_.front();
+  const SweepChoice choice = choose_sweep(
+      engine_.memory_plan().needs, std::ssize(first.sequence->pending()), options_.prefill_chunk);
+  return choice.sweep ? &first : nullptr;
+}
+
+void Scheduler::run_sweep(Request& request) {
+  Sequence& sequence = *request.sequence;
+  const int64_t rows = std::min(std::ssize(sequence.pending()), MemoryNeeds::kSweepTokens);
+  request.step_rows = rows;
+  const bool is_last = rows == std::ssize(sequence.pending());
+  request.logit_row = is_last ? 0 : -1;
+  const auto keep_going = [&](int done_layers, int layers) {
+    if (options_.is_interrupted && options_.is_interrupted()) return false;
+    request.listener->on_prefill(request.stats.prompt_tokens + rows * done_layers / layers,
+                                 request.prompt_total);
+    return true;
+  };
+  const int64_t start_ns = engine_.context().clock.now_ns();
+  const Status status =
+      runner_.run_sweep({.state = sequence.state(),
+                         .tokens = sequence.pending().first(static_cast<size_t>(rows)),
+                         .first = sequence.computed_tokens(),
+                         .chunk = options_.prefill_chunk,
+                         .wants_logits = is_last,
+                         .keep_going = keep_going},
+                        no_observer_, &logits_);
+  if (status.is_ok()) {
+    // deliver() counts one chunk.
+    request.stats.prefill_chunks += (rows - 1) / options_.prefill_chunk;
+    deliver(request, seconds_since(engine_.context().clock, start_ns));
+  } else {
+    sequence.invalidate();
+    const bool given_up = status.code() == StatusCode::kCancelled;
+    finish(request, given_up ? FinishReason::kCancelled : FinishReason::kFailed,
+           given_up ? Status::ok() : status);
+  }
+}
+
 void Scheduler::step() {
   for (Request& request : requests_) {
     if (request.cancelled) finish(request, FinishReason::kCancelled, Status::ok());
   }
   requests_.remove_if([](const Request& request) { return request.listener == nullptr; });
   if (requests_.empty()) return;
+  if (Request* sweep = next_sweep()) {
+    run_sweep(*sweep);
+    requests_.remove_if([](const Request& request) { return request.listener == nullptr; });
+    return;
+  }
   form_batch();
   const int64_t start_ns = engine_.context().clock.now_ns();
   const Status status = runner_.run(batch_, logit_rows_, no_observer_, &logits_);

@@ -53,6 +53,8 @@ class GenerationListener {
 struct SchedulerOptions {
   int64_t prefill_chunk = 512;   // rows of a prompt per step, kept exactly
   int64_t max_step_rows = 1024;  // bound on the rows of a step; at least one chunk always fits
+  // Asked within steps that take long (a sweep); true: every request is cancelled.
+  std::function<bool()> is_interrupted;
 };
 
 class Scheduler {
@@ -86,6 +88,8 @@ class Scheduler {
     int64_t step_rows = 0;
   };
 
+  Request* next_sweep();
+  void run_sweep(Request& request);
   void form_batch();
   void deliver(Request& request, double step_s);
   void finish(Request& request, FinishReason reason, const Status& status);

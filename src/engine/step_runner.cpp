@@ -41,6 +41,49 @@ Status StepRunner::run(Batch& batch, std::span<const int32_t> logit_rows, StepOb
   return Status::ok();
 }
 
+Status StepRunner::run_sweep(const Sweep& sweep, StepObserver& observer,
+                             std::vector<float>* logits) {
+  const Decoder& decoder = engine_.decoder();
+  const Arena::Scope scope(stream_.scratch());
+  const auto rows = std::ssize(sweep.tokens);
+  const TensorView hidden = step_.scratch({rows, decoder.hidden_size()});
+  decoder.embed(step_, sweep.tokens, hidden);
+  const Status swept = sweep_layers(sweep, hidden, observer);
+  engine_.experts().end_sweep();
+  MOTLEY_RETURN_IF_ERROR(swept);
+  sweep.state.set_length(sweep.first + rows);
+  if (!sweep.wants_logits) return Status::ok();
+  const TensorView last = hidden.slice_rows(rows - 1, 1);
+  (void)decoder.final_norm(step_, PreNormHidden{last}, last);
+  copy_logits(last, {.decode = 0, .prefill = 1}, logits);
+  return Status::ok();
+}
+
+Status StepRunner::sweep_layers(const Sweep& sweep, const TensorView& hidden,
+                                StepObserver& observer) {
+  const Decoder& decoder = engine_.decoder();
+  std::vector<Batch> chunks;
+  for (int64_t begin = 0; begin < hidden.rows(); begin += sweep.chunk) {
+    const int64_t rows = std::min(sweep.chunk, hidden.rows() - begin);
+    chunks.emplace_back().add(
+        RowRole::kPrefill, sweep.state,
+        sweep.tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(rows)),
+        {sweep.first + begin});
+    MOTLEY_RETURN_IF_ERROR(chunks.back().reserve());
+  }
+  for (int layer = 0; layer < decoder.layers(); ++layer) {
+    if (!sweep.keep_going(layer, decoder.layers())) return cancelled("the prompt was given up");
+    engine_.experts().begin_sweep_layer(layer);
+    int64_t begin = 0;
+    for (const Batch& chunk : chunks) {
+      MOTLEY_RETURN_IF_ERROR(
+          decoder.run_layer(layer, step_, chunk, hidden.slice_rows(begin, chunk.rows()), observer));
+      begin += chunk.rows();
+    }
+  }
+  return Status::ok();
+}
+
 ConstTensorView StepRunner::hidden() const {
   return make_view(hidden_.data(), engine_.ops().activation_dtype,
                    {hidden_rows_, engine_.decoder().hidden_size()});

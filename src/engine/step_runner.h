@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "engine/engine.h"
 #include "model/observer.h"
 #include "tensor/stream.h"
@@ -21,6 +22,20 @@ class StepRunner {
   Status run(Batch& batch, std::span<const int32_t> logit_rows, StepObserver& observer,
              std::vector<float>* logits);
 
+  // A prompt layer by layer: all chunks through one layer before the next, so that a streamed
+  // layer's experts are read once, while the layer before it computes.
+  struct Sweep {
+    SequenceState& state;
+    std::span<const int32_t> tokens;  // prefill rows that continue the sequence at `first`
+    int64_t first = 0;
+    int64_t chunk = 0;          // rows at a time, kept exactly
+    bool wants_logits = false;  // of the last token
+    // Asked before each layer; false: stop with kCancelled.
+    FunctionRef<bool(int done_layers, int layers)> keep_going;
+  };
+  // Bits, errors and `logits` as of run() over the chunks one after the other.
+  Status run_sweep(const Sweep& sweep, StepObserver& observer, std::vector<float>* logits);
+
   // Post-norm hidden states of all rows of the last run, [rows, hidden] in activation dtype; only
   // kept when asked for before the run.
   void keep_hidden(bool keep) { keep_hidden_ = keep; }
@@ -35,6 +50,7 @@ class StepRunner {
   Stream& stream() { return stream_; }
 
  private:
+  Status sweep_layers(const Sweep& sweep, const TensorView& hidden, StepObserver& observer);
   void copy_logits(const TensorView& rows, RowCounts counts, std::vector<float>* logits);
 
   Engine& engine_;
