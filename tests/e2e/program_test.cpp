@@ -12,6 +12,7 @@
 #include <set>
 #include <sstream>
 
+#include "e2e/large_model.h"
 #include "e2e/process.h"
 
 namespace motley::e2e {
@@ -158,32 +159,6 @@ TEST(Threads, ARefusedThreadIsOneLine) {
   EXPECT_EQ(outcome.err,
             "motley: cannot start 256 threads: Resource temporarily unavailable; give fewer with "
             "--threads\n");
-}
-
-// The pocket model with many and larger experts, so that its weights are more than what the limit
-// leaves beside them, and with the tokenizer.
-void make_large_model(const TemporaryFolder& folder, const std::string& model) {
-  Json config = Json::parse(read_file(pocket_model() + "/config.json"));
-  config.erase("quantization");
-  config.erase("quantization_config");
-  config["text_config"]["num_experts"] = 512;
-  config["text_config"]["moe_intermediate_size"] = 512;
-  const std::string path = folder.write("config.json", config.dump());
-  const Outcome made = run({"synth", "--config", path, "--format", "mlx4", "--layers", "4", model});
-  ASSERT_EQ(made.exit, 0) << made.err;
-  for (const char* name : {"/tokenizer.json", "/tokenizer_config.json"}) {
-    fs::copy_file(pocket_model() + name, model + name);
-  }
-}
-
-int64_t bytes_of_weights(const std::string& model) {
-  int64_t bytes = 0;
-  for (const fs::directory_entry& entry : fs::directory_iterator(model)) {
-    if (entry.path().extension() == ".safetensors") {
-      bytes += static_cast<int64_t>(entry.file_size());
-    }
-  }
-  return bytes;
 }
 
 TEST(Memory, PeakOfRunIsWeightsAndStateAnd300Megabytes) {
