@@ -36,26 +36,37 @@ Status check_draft_support(const EngineOptions& options, const ModelSpec& spec) 
       fmt::format("{}: the checkpoint has no draft layers (mtp.*)", options.model.string()));
 }
 
-// The sequence whose state is planned for when no context is named.
+Result<int64_t> context_for(const EngineOptions& options, const ModelSpec& spec) {
+  const int64_t wanted = options.context_length > 0 ? options.context_length : spec.context_length;
+  if (wanted <= spec.context_length) return wanted;
+  return invalid_argument(fmt::format("context of {} tokens wanted, the model was made for {}",
+                                      wanted, spec.context_length));
+}
+
+// The sequence whose state is planned for when no context is named. A resident model's state takes
+// memory as it grows.
 constexpr int64_t kPlannedTokens = 8192;
 
 Result<MemoryPlan> plan_for(const OpenedModel& opened, const EngineOptions& options) {
+  MOTLEY_ASSIGN_OR_RETURN(const int64_t context, context_for(options, opened.spec));
   MOTLEY_ASSIGN_OR_RETURN(const Placement placement, place_model(opened, {.stream_experts = true}));
-  const StateLayout layout = make_state_layout(opened.spec, choose_state_format(options));
-  const int64_t context = options.context_length > 0
-                              ? options.context_length
-                              : std::min(kPlannedTokens, int64_t{opened.spec.context_length});
-  MemoryNeeds needs =
-      memory_needs(opened.spec, placement, layout,
-                   {.tokens = context, .rows = options.step_rows, .drafts = options.drafts});
-  needs.model = options.model.string();
-  if (options.state_budget_bytes > 0) needs.state_bytes = options.state_budget_bytes;
   MOTLEY_ASSIGN_OR_RETURN(const SystemMemory memory, read_system_memory());
-  return plan_memory(needs,
-                     {.budget = options.memory,
-                      .expert_cache = options.expert_cache,
-                      .usable_bytes = static_cast<int64_t>(memory.usable_now_bytes()),
-                      .usable_total_bytes = static_cast<int64_t>(memory.usable_total_bytes())});
+  const StateLayout layout = make_state_layout(opened.spec, choose_state_format(options));
+  const auto plan = [&](int64_t tokens) {
+    MemoryNeeds needs =
+        memory_needs(opened.spec, placement, layout,
+                     {.tokens = tokens, .rows = options.step_rows, .drafts = options.drafts});
+    needs.model = options.model.string();
+    if (options.state_budget_bytes > 0) needs.state_bytes = options.state_budget_bytes;
+    return plan_memory(needs,
+                       {.budget = options.memory,
+                        .expert_cache = options.expert_cache,
+                        .usable_bytes = static_cast<int64_t>(memory.usable_now_bytes()),
+                        .usable_total_bytes = static_cast<int64_t>(memory.usable_total_bytes())});
+  };
+  Result<MemoryPlan> resident = plan(std::min(context, kPlannedTokens));
+  const bool is_bound = options.memory.is_set() || !resident.is_ok() || resident->streamed;
+  return is_bound && options.context_length > kPlannedTokens ? plan(context) : resident;
 }
 
 Result<std::shared_ptr<StreamedExpertStore>> make_streamed_store(Context& context,
@@ -130,11 +141,7 @@ Result<std::unique_ptr<Engine>> Engine::build(Context& context, EngineOptions op
 
 Status Engine::set_up() {
   const ModelSpec& model = spec();
-  context_length_ = options_.context_length > 0 ? options_.context_length : model.context_length;
-  if (context_length_ > model.context_length) {
-    return invalid_argument(fmt::format("context of {} tokens wanted, the model was made for {}",
-                                        context_length_, model.context_length));
-  }
+  MOTLEY_ASSIGN_OR_RETURN(context_length_, context_for(options_, model));
   MOTLEY_RETURN_IF_ERROR(set_up_state());
   if (streamed_ == nullptr) {
     resident_ = std::make_unique<ResidentExpertStore>(model_experts(model, model_->weights),
