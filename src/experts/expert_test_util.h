@@ -51,7 +51,7 @@ inline FakeFile stacked_file(int experts, int64_t first_offset) {
   for (auto& of_matrix : areas) of_matrix = {area(codes), area(scalars), area(scalars)};
   // Scales and biases are 1: random bytes would hold NaN.
   for (const auto& of_matrix : areas) {
-    for (const size_t plane : {1, 2}) {
+    for (const size_t plane : {size_t{1}, size_t{2}}) {
       for (int64_t i = 0; i < scalars * experts; i += 2) {
         fake.bytes[static_cast<size_t>(of_matrix[plane] + i)] = std::byte{0x80};
         fake.bytes[static_cast<size_t>(of_matrix[plane] + i + 1)] = std::byte{0x3F};
