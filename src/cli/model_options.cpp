@@ -20,6 +20,18 @@ ReadBackendKind read_backend_kind(std::string_view name) {
 
 }  // namespace
 
+std::optional<MemorySize> parse_memory_size(std::string_view text) {
+  if (text.find_first_of("eE") != std::string_view::npos) return std::nullopt;
+  if (text.ends_with('%')) {
+    const auto percent = parse_real(text.substr(0, text.size() - 1));
+    if (!percent || !(*percent > 0 && *percent <= 100)) return std::nullopt;
+    return MemorySize{.share = *percent * 0.01};
+  }
+  const auto bytes = parse_bytes(text);
+  if (!bytes || *bytes < 1) return std::nullopt;
+  return MemorySize{.bytes = *bytes};
+}
+
 std::vector<OptionSpec> engine_option_table() {
   return {kThreads,      kNumeric,     kCpu,    kReference,   kCacheFormat, kDelta,
           kContext,      kStateBudget, kMemory, kExpertCache, kIo,          kExpertSlots,

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/log.h"
@@ -22,6 +23,10 @@ std::vector<OptionSpec> engine_option_table();
 EngineOptions engine_options(const OptionValues& values, std::string model);
 // The same without the profile and --reference, for a verb that sets them itself.
 EngineOptions shared_engine_options(const OptionValues& values, std::string model);
+
+// A size as parse_bytes() reads it, without exponents and at least a byte, or a share such as "60%"
+// of at most 100; nullopt for anything else.
+std::optional<MemorySize> parse_memory_size(std::string_view text);
 
 // Threads and log level.
 ThreadPoolOptions thread_options(const OptionValues& values);

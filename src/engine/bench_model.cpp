@@ -54,24 +54,27 @@ class BenchRunner {
  private:
   // As the scheduler would: in chunks, or layer by layer when experts are streamed.
   Status prefill_all(Sequence& sequence) {
-    const auto tokens = std::ssize(sequence.pending());
-    const bool sweep =
-        engine_.streamed_experts() != nullptr && tokens <= MemoryNeeds::kSweepTokens &&
-        choose_sweep(engine_.memory_plan().needs, tokens, options_.prefill_chunk).sweep;
-    if (sweep) {
-      return runner_.run_sweep({.state = sequence.state(),
-                                .tokens = sequence.pending(),
-                                .chunk = options_.prefill_chunk,
-                                .wants_logits = true,
-                                .keep_going = [](int, int) { return true; }},
-                               observer_, &logits_);
-    }
+    const int64_t chunk = options_.prefill_chunk;
     while (!sequence.pending().empty()) {
-      const int64_t rows =
-          std::min<int64_t>(std::ssize(sequence.pending()), options_.prefill_chunk);
-      MOTLEY_RETURN_IF_ERROR(step(sequence, RowRole::kPrefill, rows));
+      const auto tokens = std::ssize(sequence.pending());
+      const int64_t swept = runner_.rows_to_sweep(tokens, chunk);
+      if (swept > 0) {
+        MOTLEY_RETURN_IF_ERROR(sweep(sequence, swept));
+      } else {
+        MOTLEY_RETURN_IF_ERROR(step(sequence, RowRole::kPrefill, std::min(tokens, chunk)));
+      }
     }
     return Status::ok();
+  }
+
+  Status sweep(Sequence& sequence, int64_t rows) {
+    return runner_.run_sweep({.state = sequence.state(),
+                              .tokens = sequence.pending().first(static_cast<size_t>(rows)),
+                              .first = sequence.computed_tokens(),
+                              .chunk = options_.prefill_chunk,
+                              .wants_logits = rows == std::ssize(sequence.pending()),
+                              .keep_going = [](int, int) { return true; }},
+                             observer_, &logits_);
   }
 
   // Every quarter of a second, and at the end, the memory's rate is taken.

@@ -30,11 +30,7 @@ class Determinism : public testing::TestWithParam<Numerics> {
     request.prompt = test_tokens(200, 3);
     request.continuation = test_tokens(20, 4);
     request.prefill_chunk = chunk;
-    Result<SequenceTrace> trace = trace_sequence(engine, request);
-    EXPECT_TRUE(trace.is_ok()) << trace.status().message();
-    std::vector<float> logits = trace->logits;
-    logits.insert(logits.end(), trace->decode_logits.begin(), trace->decode_logits.end());
-    return logits;
+    return traced_logits(engine, request);
   }
 };
 

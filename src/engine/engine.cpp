@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/log.h"
 #include "base/system_memory.h"
 #include "experts/resident_store.h"
 #include "ops/cpu/cpu_backend.h"
@@ -86,6 +87,12 @@ Result<std::shared_ptr<StreamedExpertStore>> make_streamed_store(Context& contex
                                                        .floor = plan.needs.experts_per_token,
                                                        .io = options.io,
                                                        .wave_slots = options.expert_wave_slots}));
+  context.log.info("{}: experts are streamed by {}", options.model.string(),
+                   store->reads_description());
+  context.log.info("{:.2f} of {:.2f} GB of other weights are locked in memory",
+                   static_cast<double>(model.weights.locked_bytes()) * 1e-9,
+                   static_cast<double>(model.weights.copied_bytes()) * 1e-9);
+  for (const std::string& line : plan.lines()) context.log.info("{}", line);
   return std::shared_ptr<StreamedExpertStore>(std::move(store));
 }
 

@@ -13,6 +13,7 @@
 #include "base/owned_context.h"
 #include "engine/engine.h"
 #include "engine/scheduler.h"
+#include "engine/verify/sequence_trace.h"
 
 namespace motley {
 
@@ -34,6 +35,16 @@ inline std::vector<int32_t> test_tokens(int64_t count, uint64_t seed) {
     tokens.push_back(static_cast<int32_t>(uniform_at(seed, static_cast<uint64_t>(i)) * 512));
   }
   return tokens;
+}
+
+// Logits of every prompt row, then of the decoded rows; none after a failure.
+inline std::vector<float> traced_logits(Engine& engine, const TraceRequest& request) {
+  Result<SequenceTrace> trace = trace_sequence(engine, request);
+  EXPECT_TRUE(trace.is_ok()) << trace.status().message();
+  if (!trace.is_ok()) return {};
+  std::vector<float> logits = std::move(trace->logits);
+  logits.insert(logits.end(), trace->decode_logits.begin(), trace->decode_logits.end());
+  return logits;
 }
 
 // Keeps tokens and every logits vector.

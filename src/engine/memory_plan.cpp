@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "experts/expert_layout.h"
@@ -21,15 +20,6 @@ constexpr int64_t kBytesPerToken = 400;
 double gigabytes(int64_t bytes) {
   return static_cast<double>(bytes) * 1e-9;
 }
-
-struct Suffix {
-  std::string_view text;
-  double factor;
-};
-constexpr Suffix kSuffixes[] = {
-    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
-    {"KB", 1e3},     {"MB", 1e6},        {"GB", 1e9},           {"TB", 1e12},
-    {"%", 0.01},     {"", 1.0}};
 
 int64_t activation_bytes(const ModelSpec& spec, int experts_per_token, int64_t rows) {
   // Outputs of every chosen expert twice (values and their packed form), and at most 32 hidden
@@ -55,25 +45,6 @@ std::string refusal(const MemoryNeeds& needs, int64_t budget, int64_t cache) {
 int64_t MemorySize::of(int64_t whole_bytes) const {
   if (bytes > 0) return bytes;
   return static_cast<int64_t>(share * static_cast<double>(whole_bytes));
-}
-
-std::optional<MemorySize> parse_memory_size(std::string_view text) {
-  double number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc() || !(number > 0) || number > 1e18) return std::nullopt;
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  for (const Suffix& suffix : kSuffixes) {
-    if (unit != suffix.text) continue;
-    const double value = number * suffix.factor;
-    if (unit == "%") {
-      if (value > 1) return std::nullopt;
-      return MemorySize{.share = value};
-    }
-    if (value < 1 || value > 9e18) return std::nullopt;
-    return MemorySize{.bytes = static_cast<int64_t>(value)};
-  }
-  return std::nullopt;
 }
 
 MemoryNeeds memory_needs(const ModelSpec& spec, const Placement& placement,
@@ -171,10 +142,10 @@ Result<MemoryPlan> plan_memory(const MemoryNeeds& needs, const MemoryRequest& re
   return plan;
 }
 
-std::string MemoryPlan::table() const {
-  std::string text;
+std::vector<std::string> MemoryPlan::lines() const {
+  std::vector<std::string> all;
   const auto line = [&](std::string_view name, int64_t bytes, std::string_view note) {
-    text += fmt::format("{:<14}{:>9.3f} GB  {}\n", name, gigabytes(bytes), note);
+    all.push_back(fmt::format("{:<14}{:>9.3f} GB  {}", name, gigabytes(bytes), note));
   };
   line("weights", needs.dense_bytes, "always in memory");
   line("state", needs.state_bytes, "of one sequence");
@@ -191,7 +162,7 @@ std::string MemoryPlan::table() const {
   }
   line("total", total_bytes(), "");
   line("budget", budget_bytes, "");
-  return text;
+  return all;
 }
 
 }  // namespace motley

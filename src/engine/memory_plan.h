@@ -8,8 +8,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "spec/model_spec.h"
@@ -26,8 +26,6 @@ struct MemorySize {
   bool is_set() const { return bytes > 0 || share > 0; }
   int64_t of(int64_t whole_bytes) const;
 };
-// "8GiB", "500MB", "1000000" or "60%"; nullopt for anything else.
-std::optional<MemorySize> parse_memory_size(std::string_view text);
 
 struct MemoryNeeds {
   std::string model;        // for messages
@@ -83,8 +81,8 @@ struct MemoryPlan {
   int64_t total_bytes() const {
     return needs.fixed_bytes() + (streamed ? cache_bytes() : needs.expert_bytes);
   }
-  // Lines of "name  size  note".
-  std::string table() const;
+  // "name  size  note" of each part, for the log.
+  std::vector<std::string> lines() const;
 };
 
 // kResourceExhausted with the arithmetic when the floor does not fit, or when the budget exceeds

@@ -81,20 +81,18 @@ void Scheduler::form_batch() {
 // The request whose prompt is better read layer by layer now, or null. Nobody must be generating:
 // a sweep takes as long as the drive needs for the model.
 Scheduler::Request* Scheduler::next_sweep() {
-  if (engine_.streamed_experts() == nullptr) return nullptr;
   for (const Request& request : requests_) {
     if (request.prompt_done) return nullptr;
   }
   Request& first = requests_.front();
-  const SweepChoice choice = choose_sweep(
-      engine_.memory_plan().needs, std::ssize(first.sequence->pending()), options_.prefill_chunk);
-  return choice.sweep ? &first : nullptr;
+  first.step_rows =
+      runner_.rows_to_sweep(std::ssize(first.sequence->pending()), options_.prefill_chunk);
+  return first.step_rows > 0 ? &first : nullptr;
 }
 
 void Scheduler::run_sweep(Request& request) {
   Sequence& sequence = *request.sequence;
-  const int64_t rows = std::min(std::ssize(sequence.pending()), MemoryNeeds::kSweepTokens);
-  request.step_rows = rows;
+  const int64_t rows = request.step_rows;
   const bool is_last = rows == std::ssize(sequence.pending());
   request.logit_row = is_last ? 0 : -1;
   const auto keep_going = [&](int done_layers, int layers) {

@@ -41,6 +41,12 @@ Status StepRunner::run(Batch& batch, std::span<const int32_t> logit_rows, StepOb
   return Status::ok();
 }
 
+int64_t StepRunner::rows_to_sweep(int64_t tokens, int64_t chunk) const {
+  if (engine_.streamed_experts() == nullptr) return 0;
+  if (!choose_sweep(engine_.memory_plan().needs, tokens, chunk).sweep) return 0;
+  return std::min(tokens, MemoryNeeds::kSweepTokens);
+}
+
 Status StepRunner::run_sweep(const Sweep& sweep, StepObserver& observer,
                              std::vector<float>* logits) {
   const Decoder& decoder = engine_.decoder();

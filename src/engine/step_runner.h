@@ -33,6 +33,9 @@ class StepRunner {
     // Asked before each layer; false: stop with kCancelled.
     FunctionRef<bool(int done_layers, int layers)> keep_going;
   };
+  // How many of a prompt's `tokens` are better swept now than run in chunks: none when experts are
+  // in memory, at most MemoryNeeds::kSweepTokens.
+  int64_t rows_to_sweep(int64_t tokens, int64_t chunk) const;
   // Bits, errors and `logits` as of run() over the chunks one after the other.
   Status run_sweep(const Sweep& sweep, StepObserver& observer, std::vector<float>* logits);
 

@@ -4,7 +4,6 @@
 #include "base/owned_context.h"
 #include "engine/engine_test_util.h"
 #include "engine/stream_report.h"
-#include "engine/verify/sequence_trace.h"
 
 namespace motley {
 namespace {
@@ -14,12 +13,7 @@ std::vector<float> all_logits(Engine& engine, int64_t chunk = 64) {
   request.prompt = test_tokens(70, 3);
   request.continuation = test_tokens(12, 4);
   request.prefill_chunk = chunk;
-  Result<SequenceTrace> trace = trace_sequence(engine, request);
-  EXPECT_TRUE(trace.is_ok()) << trace.status().message();
-  if (!trace.is_ok()) return {};
-  std::vector<float> logits = trace->logits;
-  logits.insert(logits.end(), trace->decode_logits.begin(), trace->decode_logits.end());
-  return logits;
+  return traced_logits(engine, request);
 }
 
 double least_share(const Engine& engine) {

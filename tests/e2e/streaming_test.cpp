@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using Json = nlohmann::json;
 
-Json answer(std::vector<std::string> words) {
+Json resident_answer(std::vector<std::string> words) {
   words.insert(words.end(), {"--json", "--temp", "0", "--ignore-eos"});
   const Outcome outcome = run(words);
   EXPECT_EQ(outcome.exit, 0) << outcome.err;
@@ -25,15 +25,18 @@ Json answer(std::vector<std::string> words) {
 TEST(Streaming, GivesTheTokensOfTheModelInMemory) {
   const std::vector<std::string> words = {"run", "-p", "Who are you, and what can you do?", "-n",
                                           "60"};
-  const Json resident = answer(words);
+  const Json resident = resident_answer(words);
   EXPECT_TRUE(resident.at("streaming").is_null());
   for (const char* share : {"100%", "50%", "25%", "12.5%"}) {
     for (const char* io : {"uring", "pread"}) {
       std::vector<std::string> streamed = words;
       streamed.insert(streamed.end(), {"--expert-cache", share, "--io", io});
-      const Outcome tried = run(streamed);
-      if (tried.exit != 0 && std::string(io) == "uring") continue;  // not on this machine
-      const Json json = answer(streamed);
+      streamed.insert(streamed.end(), {"--json", "--temp", "0", "--ignore-eos"});
+      const Outcome outcome = run(streamed);
+      // Where the system forbids a ring, the program says so; any other failure is one.
+      if (outcome.exit != 0 && outcome.err.find("io_uring: ") != std::string::npos) continue;
+      ASSERT_EQ(outcome.exit, 0) << outcome.err;
+      const Json json = Json::parse(outcome.out);
       EXPECT_EQ(json.at("tokens"), resident.at("tokens")) << share << " " << io;
       EXPECT_GT(json.at("streaming").at("read_bytes").get<int64_t>(), 0);
     }

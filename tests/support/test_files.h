@@ -1,11 +1,15 @@
 // Small files for the tests of io/: a temporary directory and raw safetensors images, valid or not.
 #pragma once
 
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/context.h"
 #include "base/thread_pool.h"
@@ -30,6 +34,13 @@ class TemporaryDirectory {
     std::ofstream out(*this / name, std::ios::binary);
     out.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     MOTLEY_CHECK(out.good(), "cannot write a test file");
+  }
+  std::vector<std::byte> read(std::string_view name) const {
+    std::ifstream in(*this / name, std::ios::binary);
+    MOTLEY_CHECK(in.good(), "cannot read a test file");
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const auto bytes = std::as_bytes(std::span(text));
+    return {bytes.begin(), bytes.end()};
   }
 
  private:

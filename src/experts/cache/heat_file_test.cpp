@@ -11,7 +11,6 @@
 #include "experts/cache/frequency_recency.h"
 #include "experts/cache/little_endian.h"
 #include "experts/cache/synthetic_routes.h"
-#include "io/file.h"
 #include "support/test_files.h"
 
 namespace motley {
@@ -26,10 +25,7 @@ class HeatFileTest : public testing::Test {
   std::string path() const { return folder_ / "heat"; }
   std::vector<std::byte> saved(const HeatTable& heat) {
     EXPECT_TRUE(save_heat(faults_, path(), heat).is_ok());
-    const File file = File::open(faults_, path()).value();
-    std::vector<std::byte> bytes(static_cast<size_t>(file.size()));
-    EXPECT_TRUE(file.read_exact(0, bytes).is_ok());
-    return bytes;
+    return folder_.read("heat");
   }
 
   FaultPoints faults_;

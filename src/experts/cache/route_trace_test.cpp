@@ -29,10 +29,7 @@ class RouteTraceTest : public testing::Test {
   }
   Result<RouteTrace> read() { return read_route_trace(faults_, path()); }
   std::vector<std::byte> bytes() {
-    const File file = File::open(faults_, path()).value();
-    std::vector<std::byte> all(static_cast<size_t>(file.size()));
-    EXPECT_TRUE(file.read_exact(0, all).is_ok());
-    return all;
+    return folder_.read("routes");
   }
 
   FaultPoints faults_;
