@@ -100,8 +100,8 @@ class ShapeCheck {
       case ExpectedKind::kArgmaxMargin:
         return one_per_row(name, floats, expected_.ints(label_ + ".argmax"));
       case ExpectedKind::kRouterGap:
-        return one_per_row(
-            name, floats, expected_.ints(fmt::format("{}.router.{}.experts", label_, parts.index)));
+        return gaps_fit(name, floats,
+                        expected_.ints(fmt::format("{}.router.{}.experts", label_, parts.index)));
       default:
         return rows_fit(shape, spec_.vocab_size) ? Status::ok() : wrong_shape(name);
     }
@@ -133,6 +133,16 @@ class ShapeCheck {
   static Status one_per_row(const std::string& name, const Floats& margins, const Ints* choices) {
     if (choices != nullptr && std::ssize(margins.values) == choices->shape[0]) return Status::ok();
     return refuse(name, "must have one entry for each row of the choices that it belongs to");
+  }
+
+  // Gaps are those of the prompt's last rows, like the choices, but may reach further back: rows
+  // whose choice was left out of the file decide what later ones depend on.
+  Status gaps_fit(const std::string& name, const Floats& gaps, const Ints* choices) const {
+    const auto rows = std::ssize(gaps.values);
+    if (choices != nullptr && rows >= choices->shape[0] && rows <= prompt_) return Status::ok();
+    return refuse(name, fmt::format("has {} entries, the model's prompt has {} rows and the "
+                                    "choices {}",
+                                    rows, prompt_, choices == nullptr ? 0 : choices->shape[0]));
   }
 
   const ExpectedTensors& expected_;

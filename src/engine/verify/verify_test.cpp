@@ -155,6 +155,22 @@ TEST(ExpectedTensors, TypesAndWideNumbersAreRefusedNotNarrowed) {
   }
 }
 
+// As the generator of fresh checkpoints writes them: choices of the last rows, gaps of all.
+TEST(ExpectedShapes, GapsMayReachFurtherBackThanTheChoices) {
+  OwnedContext context({.threads = 1});
+  const std::unique_ptr<Engine> engine = load_tiny(context, exact_with_drafts());
+  for (const auto& [rows, fits] : {std::pair{0, false}, {1, true}, {3, true}, {4, false}}) {
+    ExpectedFile file = small_expectation();
+    const std::string ascending("\0\0\0\0\1\0\0\0\2\0\0\0\3\0\0\0", 16);
+    file.add("short.router.0.experts", "I32", "[1,4]", ascending);
+    file.add<float>("short.router.0.gap", "F32", std::vector<float>(static_cast<size_t>(rows), 1));
+    const Result<ExpectedTensors> expected = file.open(context.get());
+    const bool accepted =
+        expected.is_ok() && check_expected_shapes(*expected, "short", engine->spec(), 16).is_ok();
+    EXPECT_EQ(accepted, fits) << rows;
+  }
+}
+
 TEST(ExpectedShapes, NumbersOutsideTheModelAreRefusedByName) {
   OwnedContext context({.threads = 1});
   const std::unique_ptr<Engine> engine = load_tiny(context, exact_with_drafts());

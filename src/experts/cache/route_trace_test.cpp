@@ -28,9 +28,7 @@ class RouteTraceTest : public testing::Test {
     ASSERT_EQ(writer->tokens(), tokens);
   }
   Result<RouteTrace> read() { return read_route_trace(faults_, path()); }
-  std::vector<std::byte> bytes() {
-    return folder_.read("routes");
-  }
+  std::vector<std::byte> bytes() { return folder_.read("routes"); }
 
   FaultPoints faults_;
   TemporaryDirectory folder_;
