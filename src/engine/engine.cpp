@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/system_memory.h"
+#include "engine/engine_plan.h"
 #include "experts/resident_store.h"
 #include "ops/cpu/cpu_backend.h"
 
@@ -18,56 +19,10 @@ Result<OpTable> choose_ops(const EngineOptions& options) {
   return cpu_op_table(isa, options.profile);
 }
 
-StateFormat choose_state_format(const EngineOptions& options) {
-  StateFormat format;
-  format.drafts = options.drafts;
-  format.chunked_delta = options.delta_form == DeltaForm::kChunked;
-  if (options.reference) {
-    format.kv = format.recurrent = DType::kF64;
-  } else {
-    const DType by_profile = options.profile == NumericProfile::kExact ? DType::kF32 : DType::kBf16;
-    format.kv = options.cache_dtype.value_or(by_profile);
-  }
-  return format;
-}
-
 Status check_draft_support(const EngineOptions& options, const ModelSpec& spec) {
   if (!options.drafts || !spec.drafts.empty()) return Status::ok();
   return unsupported(
       fmt::format("{}: the checkpoint has no draft layers (mtp.*)", options.model.string()));
-}
-
-Result<int64_t> context_for(const EngineOptions& options, const ModelSpec& spec) {
-  const int64_t wanted = options.context_length > 0 ? options.context_length : spec.context_length;
-  if (wanted <= spec.context_length) return wanted;
-  return invalid_argument(fmt::format("context of {} tokens wanted, the model was made for {}",
-                                      wanted, spec.context_length));
-}
-
-// The sequence whose state is planned for when no context is named. A resident model's state takes
-// memory as it grows.
-constexpr int64_t kPlannedTokens = 8192;
-
-Result<MemoryPlan> plan_for(const OpenedModel& opened, const EngineOptions& options) {
-  MOTLEY_ASSIGN_OR_RETURN(const int64_t context, context_for(options, opened.spec));
-  MOTLEY_ASSIGN_OR_RETURN(const Placement placement, place_model(opened, {.stream_experts = true}));
-  MOTLEY_ASSIGN_OR_RETURN(const SystemMemory memory, read_system_memory());
-  const StateLayout layout = make_state_layout(opened.spec, choose_state_format(options));
-  const auto plan = [&](int64_t tokens) {
-    MemoryNeeds needs =
-        memory_needs(opened.spec, placement, layout,
-                     {.tokens = tokens, .rows = options.step_rows, .drafts = options.drafts});
-    needs.model = options.model.string();
-    if (options.state_budget_bytes > 0) needs.state_bytes = options.state_budget_bytes;
-    return plan_memory(needs,
-                       {.budget = options.memory,
-                        .expert_cache = options.expert_cache,
-                        .usable_bytes = static_cast<int64_t>(memory.usable_now_bytes()),
-                        .usable_total_bytes = static_cast<int64_t>(memory.usable_total_bytes())});
-  };
-  Result<MemoryPlan> resident = plan(std::min(context, kPlannedTokens));
-  const bool is_bound = options.memory.is_set() || !resident.is_ok() || resident->streamed;
-  return is_bound && options.context_length > kPlannedTokens ? plan(context) : resident;
 }
 
 Result<std::shared_ptr<StreamedExpertStore>> make_streamed_store(Context& context,
@@ -114,7 +69,7 @@ Result<std::unique_ptr<Engine>> Engine::load(Context& context, EngineOptions opt
   MOTLEY_RETURN_IF_ERROR(choose_ops(options).status());
   MOTLEY_ASSIGN_OR_RETURN(OpenedModel opened, open_model(context, options.model.string()));
   Shared shared;
-  MOTLEY_ASSIGN_OR_RETURN(shared.plan, plan_for(opened, options));
+  MOTLEY_ASSIGN_OR_RETURN(shared.plan, plan_engine_memory(opened, options));
   LoadOptions load_options;
   load_options.populate = options.populate;
   load_options.stream_experts = shared.plan.streamed;
@@ -148,7 +103,7 @@ Result<std::unique_ptr<Engine>> Engine::build(Context& context, EngineOptions op
 
 Status Engine::set_up() {
   const ModelSpec& model = spec();
-  MOTLEY_ASSIGN_OR_RETURN(context_length_, context_for(options_, model));
+  MOTLEY_ASSIGN_OR_RETURN(context_length_, context_length_of(options_, model));
   MOTLEY_RETURN_IF_ERROR(set_up_state());
   if (streamed_ == nullptr) {
     resident_ = std::make_unique<ResidentExpertStore>(model_experts(model, model_->weights),
@@ -160,7 +115,7 @@ Status Engine::set_up() {
 }
 
 Status Engine::set_up_state() {
-  layout_ = make_state_layout(spec(), choose_state_format(options_));
+  layout_ = make_state_layout(spec(), state_format_of(options_));
   int64_t budget = options_.state_budget_bytes;
   if (budget == 0 && streamed_ != nullptr) {
     budget = std::max(plan_.needs.state_bytes, layout_.bytes_for(1));
