@@ -25,23 +25,50 @@ Status check_draft_support(const EngineOptions& options, const ModelSpec& spec) 
       fmt::format("{}: the checkpoint has no draft layers (mtp.*)", options.model.string()));
 }
 
+// Where streamed experts are read: in the checkpoint's own files, or in packs.
+struct StreamSource {
+  ExpertLayout layout;
+  std::vector<DirectFile> files;
+  std::shared_ptr<const PackSet> packed;
+};
+
+Result<StreamSource> stream_source(Context& context, const EngineOptions& options,
+                                   const LoadedModel& model) {
+  const PackModel pack_model{.checkpoint = &model.weights.checkpoint(),
+                             .layers = model_experts(model.spec, model.weights)};
+  std::vector<std::vector<ExpertWeights>> experts = pack_model.layers;
+  // Drafts are often of a wider format, and would make every slot as large as theirs.
+  if (!options.drafts) experts.resize(model.spec.layers.size());
+  StreamSource source;
+  if (!options.packed.empty()) {
+    MOTLEY_ASSIGN_OR_RETURN(PackSet packed, PackSet::open(context, options.packed, pack_model));
+    MOTLEY_ASSIGN_OR_RETURN(source.files, packed.open_files());
+    source.layout = packed.layout(experts);
+    source.packed = std::make_shared<const PackSet>(std::move(packed));
+    return source;
+  }
+  source.layout = ExpertLayout::create(experts, pack_model.files());
+  for (const MappedFile& shard : pack_model.checkpoint->shards()) {
+    MOTLEY_ASSIGN_OR_RETURN(DirectFile file, DirectFile::open(context.faults, shard.file()));
+    source.files.push_back(std::move(file));
+  }
+  return source;
+}
+
 Result<std::shared_ptr<StreamedExpertStore>> make_streamed_store(Context& context,
                                                                  const EngineOptions& options,
                                                                  const LoadedModel& model,
                                                                  const MemoryPlan& plan) {
-  const std::span<const MappedFile> shards = model.weights.checkpoint().shards();
-  std::vector<std::span<const std::byte>> files;
-  for (const MappedFile& shard : shards) files.push_back(shard.bytes());
-  std::vector<std::vector<ExpertWeights>> experts = model_experts(model.spec, model.weights);
-  // Drafts are often of a wider format, and would make every slot as large as theirs.
-  if (!options.drafts) experts.resize(model.spec.layers.size());
-  ExpertLayout layout = ExpertLayout::create(experts, files);
-  MOTLEY_ASSIGN_OR_RETURN(std::unique_ptr<StreamedExpertStore> store,
-                          StreamedExpertStore::create(context, std::move(layout), shards,
-                                                      {.slots = plan.slots,
-                                                       .floor = plan.needs.experts_per_token,
-                                                       .io = options.io,
-                                                       .wave_slots = options.expert_wave_slots}));
+  MOTLEY_ASSIGN_OR_RETURN(StreamSource source, stream_source(context, options, model));
+  MOTLEY_ASSIGN_OR_RETURN(
+      std::unique_ptr<StreamedExpertStore> store,
+      StreamedExpertStore::create(context, std::move(source.layout), std::move(source.files),
+                                  {.slots = plan.slots,
+                                   .floor = plan.needs.experts_per_token,
+                                   .io = options.io,
+                                   .wave_slots = options.expert_wave_slots,
+                                   .packed = std::move(source.packed),
+                                   .check = options.check}));
   context.log.info("{}: experts are streamed by {}", options.model.string(),
                    store->reads_description());
   context.log.info("{:.2f} of {:.2f} GB of other weights are locked in memory",
@@ -78,6 +105,9 @@ Result<std::unique_ptr<Engine>> Engine::load(Context& context, EngineOptions opt
   if (shared.plan.streamed) {
     MOTLEY_ASSIGN_OR_RETURN(shared.streamed,
                             make_streamed_store(context, options, model, shared.plan));
+  } else if (!options.packed.empty()) {
+    context.log.warning("{}: all experts fit into memory, so {} is not read",
+                        options.model.string(), options.packed.front());
   }
   shared.model = std::make_shared<const LoadedModel>(std::move(model));
   return build(context, std::move(options), std::move(shared));

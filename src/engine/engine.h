@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/context.h"
 #include "engine/memory_plan.h"
@@ -42,6 +43,8 @@ struct EngineOptions {
   MemorySize memory;
   MemorySize expert_cache;  // the streamed experts' share, set by hand
   ReadBackendKind io = ReadBackendKind::kAuto;
+  std::vector<std::string> packed;   // packs that streamed experts are read from; none: the model
+  bool check = false;                // the checksums of packed experts, as they arrive
   int64_t step_rows = 512;           // most rows of a step, for the plan of memory
   Collective* collective = nullptr;  // of the ranks that share the model; null: one rank
   std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;

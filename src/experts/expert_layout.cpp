@@ -16,19 +16,6 @@ int64_t block_end(int64_t offset) {
   return (offset + kBlock - 1) / kBlock * kBlock;
 }
 
-// The nine planes in the order of their indices.
-template <typename Weights>
-auto planes(Weights& weights) {
-  return std::array{&weights.gate.codes, &weights.gate.scales, &weights.gate.biases,
-                    &weights.up.codes,   &weights.up.scales,   &weights.up.biases,
-                    &weights.down.codes, &weights.down.scales, &weights.down.biases};
-}
-
-int64_t rows_of_plane(const ExpertWeights& weights, int plane) {
-  if (plane < 3) return weights.gate.rows;
-  return plane < 6 ? weights.up.rows : weights.down.rows;
-}
-
 }  // namespace
 
 ExpertLayout ExpertLayout::create(const std::vector<std::vector<ExpertWeights>>& layers,
@@ -43,16 +30,43 @@ ExpertLayout ExpertLayout::create(const std::vector<std::vector<ExpertWeights>>&
   return layout;
 }
 
+ExpertLayout ExpertLayout::create_packed(const std::vector<std::vector<ExpertWeights>>& layers,
+                                         FunctionRef<RecordPlace(int layer, int expert)> place,
+                                         int files_per_copy) {
+  ExpertLayout layout;
+  layout.files_per_copy_ = files_per_copy;
+  layout.layers_.resize(layers.size());
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    for (size_t expert = 0; expert < layers[layer].size(); ++expert) {
+      const ExpertWeights& weights = layers[layer][expert];
+      const RecordShape shape = RecordShape::of(weights);
+      const RecordPlace where = place(static_cast<int>(layer), static_cast<int>(expert));
+      Entry entry{.shape = weights,
+                  .at = shape.at,
+                  .first_read = static_cast<uint32_t>(layout.reads_.size()),
+                  .gate_up_reads = 1,
+                  .down_reads = 1,
+                  .copies = where.copies};
+      for (WeightPlane* plane : expert_planes(entry.shape)) plane->data = nullptr;
+      for (int i = 0; i < kPlanes; ++i) layout.payload_bytes_ += expert_plane_bytes(weights, i);
+      layout.reads_.push_back({where.file, where.offset, shape.gate_up_bytes, 0});
+      layout.reads_.push_back(
+          {where.file, where.offset + shape.gate_up_bytes, shape.down_bytes, shape.gate_up_bytes});
+      layout.layers_[layer].push_back(entry);
+      layout.slot_bytes_ = std::max(layout.slot_bytes_, shape.bytes());
+    }
+  }
+  return layout;
+}
+
 std::vector<ExpertLayout::Plane> ExpertLayout::planes_of(
     const ExpertWeights& expert, std::span<const std::span<const std::byte>> files) {
   std::vector<Plane> found;
-  const auto all = planes(expert);
+  const auto all = expert_planes(expert);
   for (int i = 0; i < kPlanes; ++i) {
     const std::byte* data = all[static_cast<size_t>(i)]->data;
     if (data == nullptr) continue;
-    Plane plane{.file = -1,
-                .bytes = rows_of_plane(expert, i) * all[static_cast<size_t>(i)]->row_bytes,
-                .index = i};
+    Plane plane{.file = -1, .bytes = expert_plane_bytes(expert, i), .index = i};
     for (size_t file = 0; file < files.size(); ++file) {
       const std::byte* begin = files[file].data();
       if (data < begin || data + plane.bytes > begin + files[file].size()) continue;
@@ -69,12 +83,12 @@ ExpertLayout::Entry ExpertLayout::add_expert(const ExpertWeights& expert,
                                              std::span<const std::span<const std::byte>> files) {
   Entry entry{.shape = expert};
   entry.at.fill(-1);
-  for (WeightPlane* plane : planes(entry.shape)) plane->data = nullptr;
+  for (WeightPlane* plane : expert_planes(entry.shape)) plane->data = nullptr;
   entry.first_read = static_cast<uint32_t>(reads_.size());
   std::vector<Plane> found = planes_of(expert, files);
   for (const Plane& plane : found) payload_bytes_ += plane.bytes;
-  const auto down =
-      std::find_if(found.begin(), found.end(), [](const Plane& plane) { return plane.index >= 6; });
+  const auto down = std::find_if(found.begin(), found.end(),
+                                 [](const Plane& plane) { return plane.index >= kFirstDownPlane; });
   const auto by_place = [](const Plane& a, const Plane& b) {
     return a.file != b.file ? a.file < b.file : a.offset < b.offset;
   };
@@ -123,10 +137,14 @@ ExpertReads ExpertLayout::reads(int layer, int expert) const {
   return {all.first(entry.gate_up_reads), all.subspan(entry.gate_up_reads)};
 }
 
+uint32_t ExpertLayout::copies(int layer, int expert) const {
+  return layers_[index(layer)][static_cast<size_t>(expert)].copies;
+}
+
 ExpertWeights ExpertLayout::weights_in(int layer, int expert, const std::byte* slot) const {
   const Entry& entry = layers_[index(layer)][static_cast<size_t>(expert)];
   ExpertWeights weights = entry.shape;
-  const auto all = planes(weights);
+  const auto all = expert_planes(weights);
   for (size_t i = 0; i < all.size(); ++i) {
     if (entry.at[i] >= 0) all[i]->data = slot + entry.at[i];
   }

@@ -4,7 +4,8 @@
 // touch or nearly touch are read together. Direct reads want offsets, lengths and addresses that
 // are multiples of a block, so a range is widened to whole blocks and the planes are used where
 // they end up, whatever their alignment. Works for every layout the loader accepts: experts as
-// tensors of their own, stacked by projection, or with gate and up fused.
+// tensors of their own, stacked by projection, or with gate and up fused; and for packed records
+// (record_shape.h), of which there may be several copies.
 // Ownership: an immutable value, no view into the mapping. Thread rule: share by const reference.
 #pragma once
 
@@ -14,7 +15,9 @@
 #include <span>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/status.h"
+#include "experts/record_shape.h"
 #include "ops/moe.h"
 
 namespace motley {
@@ -33,9 +36,16 @@ struct ExpertReads {
   std::span<const ExpertRead> down;
 };
 
+// Where the record of an expert is.
+struct RecordPlace {
+  int file = 0;  // of the first copy; copy c has it in file + c * files per copy
+  int64_t offset = 0;
+  uint32_t copies = 1;  // bit c: copy c has it
+};
+
 class ExpertLayout {
  public:
-  static constexpr int64_t kBlockBytes = 4096;  // what any drive's direct reads accept
+  static constexpr int64_t kBlockBytes = kRecordBlock;
   // Planes nearer than this are read as one range: a small read costs about as much.
   static constexpr int64_t kMergeGapBytes = 16 << 10;
 
@@ -43,6 +53,10 @@ class ExpertLayout {
   // mapped bytes of each file, by index). Nothing is read.
   static ExpertLayout create(const std::vector<std::vector<ExpertWeights>>& layers,
                              std::span<const std::span<const std::byte>> files);
+  // The same experts as packed records.
+  static ExpertLayout create_packed(const std::vector<std::vector<ExpertWeights>>& layers,
+                                    FunctionRef<RecordPlace(int layer, int expert)> place,
+                                    int files_per_copy);
 
   int layers() const { return static_cast<int>(layers_.size()); }
   int experts(int layer) const { return static_cast<int>(layers_[index(layer)].size()); }
@@ -52,18 +66,22 @@ class ExpertLayout {
   // Bytes that all experts are, without what blocks add.
   int64_t payload_bytes() const { return payload_bytes_; }
 
-  ExpertReads reads(int layer, int expert) const;
+  ExpertReads reads(int layer, int expert) const;  // of copy 0
+  // Bit c: copy c has the expert, at the same places of files later by c * files_per_copy().
+  uint32_t copies(int layer, int expert) const;
+  int files_per_copy() const { return files_per_copy_; }
   // The expert's weights in a slot that its reads have filled.
   ExpertWeights weights_in(int layer, int expert, const std::byte* slot) const;
 
  private:
-  static constexpr int kPlanes = 9;  // gate, up, down x codes, scales, biases
+  static constexpr int kPlanes = kExpertPlanes;
   struct Entry {
     ExpertWeights shape;                   // planes carry strides only
     std::array<int64_t, kPlanes> at = {};  // of each plane in the slot; -1: no such plane
     uint32_t first_read = 0;
     uint16_t gate_up_reads = 0;
     uint16_t down_reads = 0;
+    uint32_t copies = 1;
   };
   struct Plane {
     int file = 0;
@@ -80,6 +98,7 @@ class ExpertLayout {
 
   std::vector<std::vector<Entry>> layers_;
   std::vector<ExpertRead> reads_;
+  int files_per_copy_ = 0;
   int64_t slot_bytes_ = 0;
   int64_t payload_bytes_ = 0;
 };

@@ -51,17 +51,13 @@ StreamStats StreamStats::operator-(const StreamStats& earlier) const {
           .wait_s = wait_s - earlier.wait_s,
           .compute_s = compute_s - earlier.compute_s,
           .start_s = start_s - earlier.start_s,
-          .busy_s = busy_s - earlier.busy_s};
+          .busy_s = busy_s - earlier.busy_s,
+          .guarded = guarded - earlier.guarded};
 }
 
 Result<std::unique_ptr<StreamedExpertStore>> StreamedExpertStore::create(
-    Context& context, ExpertLayout layout, std::span<const MappedFile> shards,
+    Context& context, ExpertLayout layout, std::vector<DirectFile> files,
     const StreamedStoreOptions& options) {
-  std::vector<DirectFile> files;
-  for (const MappedFile& shard : shards) {
-    MOTLEY_ASSIGN_OR_RETURN(DirectFile file, DirectFile::open(context.faults, shard.file()));
-    files.push_back(std::move(file));
-  }
   MOTLEY_ASSIGN_OR_RETURN(
       std::unique_ptr<ReadScheduler> reads,
       ReadScheduler::open(
@@ -85,22 +81,25 @@ Result<std::unique_ptr<StreamedExpertStore>> StreamedExpertStore::create(
   // that registered reads save.
   std::vector<int> numbers = number_layers(layout);
   return std::unique_ptr<StreamedExpertStore>(
-      new StreamedExpertStore(context, std::move(layout), std::move(numbers), shape,
-                              options.wave_slots, std::move(memory), std::move(reads)));
+      new StreamedExpertStore(context, std::move(layout), std::move(numbers), shape, options,
+                              std::move(memory), std::move(reads)));
 }
 
 StreamedExpertStore::StreamedExpertStore(Context& context, ExpertLayout layout,
                                          std::vector<int> cache_layers, const CacheShape& shape,
-                                         int wave_slots, AlignedBuffer memory,
+                                         const StreamedStoreOptions& options, AlignedBuffer memory,
                                          std::unique_ptr<ReadScheduler> reads)
     : context_(context),
       layout_(std::move(layout)),
       cache_layers_(std::move(cache_layers)),
+      packed_(options.packed),
+      check_(options.check),
       memory_(std::move(memory)),
-      reads_(std::move(reads)),
+      reads_(context.clock, context.faults, std::move(reads)),
       cache_(shape, make_frequency_recency(shape)),
-      most_at_once_(static_cast<size_t>(wave_slots > 0 ? std::min(wave_slots, cache_.largest_step())
-                                                       : cache_.largest_step())),
+      most_at_once_(static_cast<size_t>(options.wave_slots > 0
+                                            ? std::min(options.wave_slots, cache_.largest_step())
+                                            : cache_.largest_step())),
       slots_(static_cast<size_t>(shape.slots)) {
   for (int layer = 0; layer < layout_.layers(); ++layer) {
     checked_.emplace_back(static_cast<size_t>(layout_.experts(layer)), false);
@@ -216,6 +215,7 @@ void StreamedExpertStore::read_ahead(int layer, int room) {
 }
 
 void StreamedExpertStore::submit(int32_t slot, Part part, ReadPriority priority) {
+  if (packed_ != nullptr) return submit_packed(slot, part, priority);
   const Slot& target = slots_[static_cast<size_t>(slot)];
   const ExpertReads reads = layout_.reads(target.layer, target.expert);
   const std::span<const ExpertRead> list = part == kGateUp ? reads.gate_up : reads.down;
@@ -230,6 +230,30 @@ void StreamedExpertStore::submit(int32_t slot, Part part, ReadPriority priority)
                        .into = {slot_data(slot) + read.at, static_cast<size_t>(range.bytes)}});
   }
   reads_.submit(static_cast<uint64_t>(slot) * 2 + part, priority, ranges_);
+}
+
+// Of a record's copies the one whose drive has the least to do; if it turns out bad, another.
+void StreamedExpertStore::submit_packed(int32_t slot, Part part, ReadPriority priority) {
+  const Slot& target = slots_[static_cast<size_t>(slot)];
+  const ExpertReads reads = layout_.reads(target.layer, target.expert);
+  const ExpertRead& read = part == kGateUp ? reads.gate_up.front() : reads.down.front();
+  std::vector<int> files;
+  uint32_t copies = layout_.copies(target.layer, target.expert);
+  for (int copy = 0; copies != 0; ++copy, copies >>= 1) {
+    if ((copies & 1) != 0) files.push_back(read.file + copy * layout_.files_per_copy());
+  }
+  const int chosen = files.size() > 1 ? reads_.least_busy(files) : files.front();
+  ReadGuard guard{.range = {.file = chosen,
+                            .offset = read.offset,
+                            .into = {slot_data(slot) + read.at, static_cast<size_t>(read.bytes)}}};
+  const auto other =
+      std::find_if(files.begin(), files.end(), [&](int file) { return file != chosen; });
+  if (other != files.end()) guard.other_file = *other;
+  if (check_) {
+    const RecordSums& sums = packed_->sums(target.layer, target.expert);
+    guard.checksum = part == kGateUp ? sums.gate_up : sums.down;
+  }
+  reads_.submit(static_cast<uint64_t>(slot) * 2 + part, priority, guard);
 }
 
 void StreamedExpertStore::collect(bool block) {
@@ -314,7 +338,8 @@ StreamStats StreamedExpertStore::stats() const {
                     .read_bytes = read.total_bytes(),
                     .wait_s = wait_s_,
                     .compute_s = compute_s_,
-                    .start_s = start_s_};
+                    .start_s = start_s_,
+                    .guarded = reads_.guard_stats()};
   for (const ReadStats::Class& of : read.classes) {
     stats.reads += of.reads;
     stats.retries += of.retries;

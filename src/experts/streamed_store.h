@@ -21,8 +21,8 @@
 #include "experts/cache/expert_cache.h"
 #include "experts/expert_layout.h"
 #include "experts/expert_store.h"
+#include "experts/pack/pack_set.h"
 #include "experts/read_pump.h"
-#include "io/mapped_file.h"
 #include "io/stream/read_scheduler.h"
 
 namespace motley {
@@ -31,8 +31,10 @@ struct StreamedStoreOptions {
   int64_t slots = 0;
   int floor = 0;  // slots that every layer may keep: experts per token
   ReadBackendKind io = ReadBackendKind::kAuto;
-  int depth = 32;      // reads in flight per drive
-  int wave_slots = 0;  // most experts of a group; 0: what the cache allows
+  int depth = 32;                         // reads in flight per drive
+  int wave_slots = 0;                     // most experts of a group; 0: what the cache allows
+  std::shared_ptr<const PackSet> packed;  // where the layout is of packs
+  bool check = false;                     // their checksums, as parts arrive
 };
 
 // What streaming did since the store was made; subtract two for a stretch of time.
@@ -47,15 +49,16 @@ struct StreamStats {
   double compute_s = 0;  // expert products
   double start_s = 0;    // looking up experts and starting reads
   double busy_s = 0;     // the busiest drive had a read in flight
+  GuardStats guarded;    // of packed experts
 
   StreamStats operator-(const StreamStats& earlier) const;
 };
 
 class StreamedExpertStore final : public ExpertStore {
  public:
-  // `shards` are the files that `layout` was made from, by index.
+  // `files` are those that `layout` was made from, by index.
   static Result<std::unique_ptr<StreamedExpertStore>> create(Context& context, ExpertLayout layout,
-                                                             std::span<const MappedFile> shards,
+                                                             std::vector<DirectFile> files,
                                                              const StreamedStoreOptions& options);
   // For tests: with a scheduler whose backend delays, reorders or fails.
   static Result<std::unique_ptr<StreamedExpertStore>> create(Context& context, ExpertLayout layout,
@@ -86,8 +89,8 @@ class StreamedExpertStore final : public ExpertStore {
   };
 
   StreamedExpertStore(Context& context, ExpertLayout layout, std::vector<int> cache_layers,
-                      const CacheShape& shape, int wave_slots, AlignedBuffer memory,
-                      std::unique_ptr<ReadScheduler> reads);
+                      const CacheShape& shape, const StreamedStoreOptions& options,
+                      AlignedBuffer memory, std::unique_ptr<ReadScheduler> reads);
 
   Status run_group(int layer, std::span<const int32_t> wanted, Wave compute);
   void start_reads(int layer, const CachePlan& plan);
@@ -95,6 +98,7 @@ class StreamedExpertStore final : public ExpertStore {
   void read_ahead(int layer, int room);
   void assign(int32_t slot, int layer, int32_t expert, bool wanted);
   void submit(int32_t slot, Part part, ReadPriority priority);
+  void submit_packed(int32_t slot, Part part, ReadPriority priority);
   void pin_layer(int layer, bool pinned);
   // Takes arrivals; blocks for one when `block`.
   void collect(bool block);
@@ -107,6 +111,8 @@ class StreamedExpertStore final : public ExpertStore {
   Context& context_;
   ExpertLayout layout_;
   std::vector<int> cache_layers_;  // layer -> layer of the cache, -1: has no experts
+  const std::shared_ptr<const PackSet> packed_;
+  const bool check_;
   AlignedBuffer memory_;
   ReadPump reads_;
   ExpertCache cache_;

@@ -109,8 +109,9 @@ void ReadScheduler::enqueue(int request, const ReadRange& range) {
                "a read of an unknown file");
   check_range(files_[static_cast<size_t>(range.file)], range);
   Request& owner = requests_[static_cast<size_t>(request)];
-  auto& queue = drives_[static_cast<size_t>(drive_of(range.file))]
-                    .queues[static_cast<size_t>(owner.priority)];
+  Drive& drive = drives_[static_cast<size_t>(drive_of(range.file))];
+  drive.outstanding_bytes += length_of(range);
+  auto& queue = drive.queues[static_cast<size_t>(owner.priority)];
   const auto step = static_cast<size_t>(options_.max_read_bytes);
   for (size_t at = 0; at < range.into.size(); at += step) {
     const size_t bytes = std::min(step, range.into.size() - at);
@@ -158,8 +159,11 @@ void ReadScheduler::drop_waiting(int request) {
   Request& owner = requests_[static_cast<size_t>(request)];
   if (owner.waiting == 0) return;
   for (Drive& drive : drives_) {
-    std::erase_if(drive.queues[static_cast<size_t>(owner.priority)],
-                  [&](const Piece& piece) { return piece.request == request; });
+    std::erase_if(drive.queues[static_cast<size_t>(owner.priority)], [&](const Piece& piece) {
+      if (piece.request != request) return false;
+      drive.outstanding_bytes -= length_of(piece.range);
+      return true;
+    });
   }
   owner.waiting = 0;
 }
@@ -240,6 +244,7 @@ void ReadScheduler::land(const RawCompletion& arrival) {
 
   Drive& drive = drives_[static_cast<size_t>(drive_of(piece.range.file))];
   drive.bytes += bytes;
+  drive.outstanding_bytes -= length_of(piece.range);
   if (piece.is_background) --drive.flying_background;
   if (--drive.flying == 0) drive.busy_ns += clock_.now_ns() - drive.busy_since_ns;
 

@@ -110,6 +110,10 @@ class ReadScheduler {
 
   bool is_idle() const { return request_of_tag_.empty() && ready_.empty(); }
   int drive_of(int file) const { return drive_of_file_[static_cast<size_t>(file)]; }
+  // Asked for and not yet read, of the file's drive.
+  int64_t outstanding_bytes(int file) const {
+    return drives_[static_cast<size_t>(drive_of(file))].outstanding_bytes;
+  }
   int drive_count() const { return static_cast<int>(drives_.size()); }
   ReadStats stats() const;
 
@@ -134,6 +138,7 @@ class ReadScheduler {
     int64_t busy_since_ns = 0;
     int64_t busy_ns = 0;
     int64_t bytes = 0;
+    int64_t outstanding_bytes = 0;
     dev_t device = 0;
   };
 
