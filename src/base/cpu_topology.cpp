@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
+#include <system_error>
 #include <utility>
 
 namespace motley {
@@ -56,6 +58,32 @@ CpuTopology read_cpu_topology() {
   topology.cpus.insert(topology.cpus.end(), siblings.begin(), siblings.end());
   topology.quota_cores = read_quota_cores();
   return topology;
+}
+
+std::string cpu_model_name(const std::string& root) {
+  constexpr size_t kMostCharacters = 100;
+  std::ifstream file(root + "/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos || !line.starts_with("model name")) continue;
+    std::string name = line.substr(colon + 2, kMostCharacters);
+    std::erase_if(name, [](char c) { return c < ' ' || c > '~'; });
+    if (!name.empty()) return name;
+  }
+  return "unknown processor";
+}
+
+int numa_nodes(const std::string& root) {
+  std::error_code error;
+  int nodes = 0;
+  for (std::filesystem::directory_iterator entry(root + "/sys/devices/system/node", error), end;
+       !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
+    const bool is_node = name.starts_with("node") && name.size() > 4 &&
+                         name.find_first_not_of("0123456789", 4) == std::string::npos;
+    nodes += is_node ? 1 : 0;
+  }
+  return std::max(nodes, 1);
 }
 
 }  // namespace motley

@@ -1,6 +1,7 @@
 // The processors this process may use: affinity mask, cgroup quota, physical cores.
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace motley {
@@ -17,5 +18,11 @@ struct CpuTopology {
 };
 
 CpuTopology read_cpu_topology();
+
+// As the system names the processor, printable and at most 100 characters; "unknown processor" when
+// it does not. `root` is put before /proc, for tests.
+std::string cpu_model_name(const std::string& root = "");
+// Nodes of memory that the machine has; at least 1. `root` is put before /sys.
+int numa_nodes(const std::string& root = "");
 
 }  // namespace motley

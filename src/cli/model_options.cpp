@@ -49,24 +49,28 @@ EngineOptions engine_options(const OptionValues& values, std::string model) {
 EngineOptions shared_engine_options(const OptionValues& values, std::string model) {
   EngineOptions engine;
   engine.model = std::move(model);
-  if (values.given(kCpu)) engine.cpu = values.text(kCpu);
-  if (values.given(kCacheFormat)) {
-    engine.cache_dtype = values.text(kCacheFormat) == "f32" ? DType::kF32 : DType::kBf16;
-  }
-  if (values.text(kDelta) == "chunked") engine.delta_form = DeltaForm::kChunked;
-  if (values.given(kContext)) engine.context_length = values.integer(kContext);
-  if (values.given(kStateBudget)) engine.state_budget_bytes = values.bytes(kStateBudget);
+  set_plan_options(values, &engine);
   if (values.given(kExpertSlots)) {
     engine.expert_wave_slots = static_cast<int>(values.integer(kExpertSlots));
   }
   engine.populate = !values.flag(kNoPopulate);
-  if (values.given(kMemory)) engine.memory = *parse_memory_size(values.text(kMemory));
-  if (values.given(kExpertCache)) {
-    engine.expert_cache = *parse_memory_size(values.text(kExpertCache));
-  }
-  engine.io = read_backend_kind(values.text(kIo));
-  engine.step_rows = values.integer(kPrefillChunk);
   return engine;
+}
+
+void set_plan_options(const OptionValues& values, EngineOptions* engine) {
+  if (values.given(kCpu)) engine->cpu = values.text(kCpu);
+  if (values.given(kCacheFormat)) {
+    engine->cache_dtype = values.text(kCacheFormat) == "f32" ? DType::kF32 : DType::kBf16;
+  }
+  if (values.text(kDelta) == "chunked") engine->delta_form = DeltaForm::kChunked;
+  if (values.given(kContext)) engine->context_length = values.integer(kContext);
+  if (values.given(kStateBudget)) engine->state_budget_bytes = values.bytes(kStateBudget);
+  if (values.given(kMemory)) engine->memory = *parse_memory_size(values.text(kMemory));
+  if (values.given(kExpertCache)) {
+    engine->expert_cache = *parse_memory_size(values.text(kExpertCache));
+  }
+  engine->io = read_backend_kind(values.text(kIo));
+  engine->step_rows = values.integer(kPrefillChunk);
 }
 
 ThreadPoolOptions thread_options(const OptionValues& values) {
@@ -81,13 +85,18 @@ LogOptions log_options(const OptionValues& values) {
   return log;
 }
 
-Status check_engine_options(const OptionValues& values) {
+Status check_memory_options(const OptionValues& values) {
   for (const OptionSpec* option : {&kMemory, &kExpertCache}) {
     if (!values.given(*option) || parse_memory_size(values.text(*option))) continue;
     return invalid_argument(
         fmt::format("{} is a size such as 8GiB or 500MB, or a share such as 60%, not '{}'",
                     values.source(*option), values.text(*option)));
   }
+  return Status::ok();
+}
+
+Status check_engine_options(const OptionValues& values) {
+  MOTLEY_RETURN_IF_ERROR(check_memory_options(values));
   if (!values.flag(kReference)) return Status::ok();
   for (const OptionSpec* option : {&kCpu, &kCacheFormat, &kNumeric}) {
     if (!values.given(*option)) continue;

@@ -24,6 +24,10 @@ EngineOptions engine_options(const OptionValues& values, std::string model);
 // The same without the profile and --reference, for a verb that sets them itself.
 EngineOptions shared_engine_options(const OptionValues& values, std::string model);
 
+// The part of it that changes memory and speed: instruction set, cache, delta form, context,
+// budgets, reads and chunk.
+void set_plan_options(const OptionValues& values, EngineOptions* engine);
+
 // A size as parse_bytes() reads it, without exponents and at least a byte, or a share such as "60%"
 // of at most 100; nullopt for anything else.
 std::optional<MemorySize> parse_memory_size(std::string_view text);
@@ -32,6 +36,8 @@ std::optional<MemorySize> parse_memory_size(std::string_view text);
 ThreadPoolOptions thread_options(const OptionValues& values);
 LogOptions log_options(const OptionValues& values);
 
+// That --memory and --expert-cache are sizes or shares.
+Status check_memory_options(const OptionValues& values);
 // Rules between engine options; a verb's check() calls it.
 Status check_engine_options(const OptionValues& values);
 

@@ -12,6 +12,7 @@
 #define MOTLEY_VERBS(VERB) \
   VERB(run)                \
   VERB(inspect)            \
+  VERB(plan)               \
   VERB(verify)             \
   VERB(tokenize)           \
   VERB(template)           \

@@ -1,7 +1,5 @@
 #include "engine/token_cost.h"
 
-#include <functional>
-
 namespace motley {
 namespace {
 
@@ -41,16 +39,6 @@ void visit_feed_forward(const FeedForwardSpec& feed_forward, const Visitor& visi
   for (const TensorHandle tensor : {dense.gate, dense.up, dense.down}) visit(tensor, 1);
 }
 
-void visit_layer(const LayerSpec& layer, const Visitor& visit) {
-  const Visitor visit_set = [&](TensorHandle tensor, int matrices) {
-    if (tensor.is_set()) visit(tensor, matrices);
-  };
-  visit_set(layer.mixer_norm.weight, 1);
-  visit_mixer(layer.mixer, visit_set);
-  visit_set(layer.feed_forward_norm.weight, 1);
-  visit_feed_forward(layer.feed_forward, visit_set);
-}
-
 int64_t active_elements(const TensorSpec& tensor, int matrices) {
   if (tensor.role != TensorRole::kExperts) return tensor.shape.elements();
   return tensor.shape.elements() / tensor.shape[0] * matrices;
@@ -77,13 +65,23 @@ int64_t bytes_read(const TensorSpec& tensor, TensorHandle handle, const LoadedWe
 
 }  // namespace
 
+void visit_layer_tensors(const LayerSpec& layer, const Visitor& visit) {
+  const Visitor visit_set = [&](TensorHandle tensor, int matrices) {
+    if (tensor.is_set()) visit(tensor, matrices);
+  };
+  visit_set(layer.mixer_norm.weight, 1);
+  visit_mixer(layer.mixer, visit_set);
+  visit_set(layer.feed_forward_norm.weight, 1);
+  visit_feed_forward(layer.feed_forward, visit_set);
+}
+
 ParameterCounts count_parameters(const ModelSpec& spec) {
   ParameterCounts counts;
   for (const TensorSpec& tensor : spec.tensors) counts.total += tensor.shape.elements();
   const auto add_active = [&](TensorHandle tensor, int matrices) {
     counts.active += active_elements(spec.tensor(tensor), matrices);
   };
-  for (const LayerSpec& layer : spec.layers) visit_layer(layer, add_active);
+  for (const LayerSpec& layer : spec.layers) visit_layer_tensors(layer, add_active);
   add_active(spec.final_norm.weight, 1);
   add_active(spec.head, 1);
   counts.active += spec.hidden_size;  // the embedding row
@@ -91,7 +89,7 @@ ParameterCounts count_parameters(const ModelSpec& spec) {
     counts.drafts += spec.tensor(tensor).shape.elements();
   };
   for (const DraftSpec& draft : spec.drafts) {
-    visit_layer(draft.layer, add_draft);
+    visit_layer_tensors(draft.layer, add_draft);
     for (const TensorHandle tensor : {draft.projection, draft.embedding_norm.weight,
                                       draft.hidden_norm.weight, draft.final_norm.weight}) {
       add_draft(tensor, 1);
@@ -108,7 +106,7 @@ TokenCost token_cost(const ModelSpec& spec, const LoadedWeights& weights,
     cost.weight_bytes += bytes_read(tensor, handle, weights, matrices);
     cost.prefill_multiply_adds += multiply_adds(tensor, matrices);
   };
-  for (const LayerSpec& layer : spec.layers) visit_layer(layer, add);
+  for (const LayerSpec& layer : spec.layers) visit_layer_tensors(layer, add);
   add(spec.final_norm.weight, 1);
   cost.decode_multiply_adds = cost.prefill_multiply_adds + spec.tensor(spec.head).shape.elements();
   cost.weight_bytes += weights.matrix(spec.head).bytes();

@@ -5,12 +5,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "io/loader.h"
 #include "spec/model_spec.h"
 #include "spec/state_layout.h"
 
 namespace motley {
+
+// Calls `visit` with every tensor of a layer, and with how many of its matrices one token meets:
+// experts_per_token of the routed experts, else 1.
+void visit_layer_tensors(const LayerSpec& layer,
+                         const std::function<void(TensorHandle tensor, int matrices)>& visit);
 
 struct ParameterCounts {
   int64_t total = 0;   // every tensor in use, draft layers included; a tied head counts once

@@ -128,6 +128,14 @@ Result<Placement> place_model(const OpenedModel& model, const LoadOptions& optio
   return WeightAssembler(model.spec, table, options.stream_experts).plan();
 }
 
+Result<LoadedWeights> locate_experts(OpenedModel model) {
+  MOTLEY_ASSIGN_OR_RETURN(const ModuleTable table,
+                          ModuleTable::create(model.checkpoint, model.spec, model.quantization));
+  WeightAssembler assembler(model.spec, table, /*stream_experts=*/true);
+  MOTLEY_RETURN_IF_ERROR(assembler.plan().status());
+  return assembler.locate_experts(std::move(model.checkpoint));
+}
+
 Result<LoadedModel> load_model(Context& context, const std::string& path,
                                const LoadOptions& options) {
   MOTLEY_ASSIGN_OR_RETURN(OpenedModel model, open_model(context, path));

@@ -39,6 +39,8 @@ class LoadedWeights {
   ConstTensorView convolution(TensorHandle handle) const;             // [channels, kernel], float32
   const WeightMatrix& expert(TensorHandle handle, int expert) const;  // one of kExperts
   const Checkpoint& checkpoint() const { return checkpoint_; }
+  // Ends the weights' life.
+  Checkpoint take_checkpoint() && { return std::move(checkpoint_); }
   // Memory of their own that weights take; locked_bytes() of it cannot be swapped out.
   int64_t copied_bytes() const { return static_cast<int64_t>(copies_.size()); }
   int64_t locked_bytes() const { return locked_bytes_; }
@@ -84,6 +86,10 @@ Result<OpenedModel> open_model(Context& context, const std::string& path);
 
 // The ledger of a model that is not loaded; every check of loading but the scan of scales.
 Result<Placement> place_model(const OpenedModel& model, const LoadOptions& options = {});
+
+// Routed experts as they lie in the mapped files, which are not read: expert() works, the rest of
+// LoadedWeights does not. For asking how experts would be read (experts/expert_layout.h).
+Result<LoadedWeights> locate_experts(OpenedModel model);
 
 struct LoadedModel {
   ModelSpec spec;

@@ -237,6 +237,12 @@ Result<LoadedWeights> WeightAssembler::assemble(Context& context, Checkpoint che
   return weights;
 }
 
+LoadedWeights WeightAssembler::locate_experts(Checkpoint checkpoint) {
+  LoadedWeights weights(std::move(checkpoint));
+  weights.slots_ = std::move(slots_);
+  return weights;
+}
+
 std::vector<std::span<const std::byte>> WeightAssembler::mapped_ranges() const {
   std::vector<bool> is_copied(table_.modules().size(), false);
   for (const Copy& copy : copies_) {

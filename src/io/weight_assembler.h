@@ -10,6 +10,7 @@
 #include "base/context.h"
 #include "base/status.h"
 #include "io/loader.h"
+#include "io/made_up_weights.h"
 #include "io/module_table.h"
 
 namespace motley {
@@ -24,6 +25,11 @@ class WeightAssembler {
   Result<Placement> plan();
   // After plan(): fills slots and copies. `checkpoint` is the one the table views.
   Result<LoadedWeights> assemble(Context& context, Checkpoint checkpoint);
+  // After plan(), instead: made-up values (io/made_up_weights.h). The files are not read.
+  Result<LoadedWeights> make_up(Context& context, Checkpoint checkpoint,
+                                std::span<const MadeUpTensor> tensors);
+  // After plan(), instead: experts alone, as they lie in the mapped files.
+  LoadedWeights locate_experts(Checkpoint checkpoint);
   // Bytes of the mapping that stay in use, and those that were only copied from.
   std::vector<std::span<const std::byte>> mapped_ranges() const;
   std::vector<std::span<const std::byte>> copied_ranges() const;
@@ -42,6 +48,7 @@ class WeightAssembler {
   void plan_experts(size_t index, PlacementRow* row);
   void plan_values(size_t index, PlacementRow* row);
   int64_t reserve(int64_t bytes);
+  WeightMatrix format_of(size_t index) const;
   void add_ranges(const Copy& copy, std::vector<std::span<const std::byte>>* ranges) const;
 
   const ModelSpec& spec_;

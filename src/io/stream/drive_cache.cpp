@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 
+#include "base/cache_folder.h"
 #include "io/file_writer.h"
 #include "io/stream/drive_probe.h"
 #include "spec/config_json.h"
@@ -21,6 +21,7 @@ constexpr JsonLimits kLimits = {.max_bytes = size_t{256} << 10, .max_depth = 8};
 constexpr double kMaxRate = 1e13;
 constexpr int64_t kMaxDepth = 4096;
 constexpr int64_t kMaxRecord = int64_t{1} << 40;
+constexpr int64_t kMaxParts = 1024;
 constexpr int64_t kMaxDate = int64_t{1} << 40;
 
 // The members of a list of objects, at most `max`.
@@ -52,6 +53,8 @@ Result<DriveProbe> parse_probe(const ConfigObject& object, std::string_view file
   MOTLEY_ASSIGN_OR_RETURN(probe.reason, short_text(object, "reason"));
   MOTLEY_ASSIGN_OR_RETURN(probe.record_class_bytes,
                           object.integer("record_class_bytes", 1, kMaxRecord));
+  MOTLEY_ASSIGN_OR_RETURN(const int64_t parts, object.integer_or("parts", 1, 1, kMaxParts));
+  probe.parts = static_cast<int>(parts);
   MOTLEY_ASSIGN_OR_RETURN(probe.is_direct, object.boolean_or("is_direct", false));
   MOTLEY_ASSIGN_OR_RETURN(probe.taken_unix_s, object.integer("taken_unix_s", 0, kMaxDate));
   MOTLEY_ASSIGN_OR_RETURN(probe.sequential_bytes_per_second,
@@ -76,7 +79,7 @@ int64_t unix_now_s() {
 
 bool same_question(const DriveProbe& a, const DriveProbe& b) {
   return a.drive == b.drive && a.backend == b.backend && a.is_direct == b.is_direct &&
-         a.record_class_bytes == b.record_class_bytes;
+         a.record_class_bytes == b.record_class_bytes && a.parts == b.parts;
 }
 
 // What a probe would say about itself, without the measurement.
@@ -92,6 +95,7 @@ Result<DriveProbe> question_of(FaultPoints& faults, const File& file,
       open_read_backend({}, {.kind = options.backend, .capacity = 1, .threads = 1}));
   question.backend = opened.backend->name();
   question.record_class_bytes = record_class(options.record_bytes);
+  question.parts = static_cast<int>(std::max<size_t>(options.part_bytes.size(), 1));
   return question;
 }
 
@@ -137,12 +141,13 @@ std::string format_drive_probes(std::span<const DriveProbe> probes) {
   std::string text = fmt::format("{{\"format\": {}, \"probes\": [", json_quote(kFormat));
   for (const DriveProbe& probe : probes) {
     text += fmt::format(
-        "{}\n {{\"drive\": {}, \"backend\": {}, \"record_class_bytes\": {}, \"is_direct\": {},\n"
-        "  \"reason\": {}, \"taken_unix_s\": {}, \"sequential_bytes_per_second\": {:.0f},\n"
+        "{}\n {{\"drive\": {}, \"backend\": {}, \"record_class_bytes\": {}, \"parts\": {},\n  "
+        "\"is_direct\": {},"
+        " \"reason\": {}, \"taken_unix_s\": {}, \"sequential_bytes_per_second\": {:.0f},\n"
         "  \"random\": [",
         &probe == probes.data() ? "" : ",", json_quote(probe.drive), json_quote(probe.backend),
-        probe.record_class_bytes, probe.is_direct, json_quote(probe.reason), probe.taken_unix_s,
-        probe.sequential_bytes_per_second);
+        probe.record_class_bytes, probe.parts, probe.is_direct, json_quote(probe.reason),
+        probe.taken_unix_s, probe.sequential_bytes_per_second);
     for (const DriveRate& rate : probe.random) {
       text +=
           fmt::format("{}{{\"depth\": {}, \"bytes_per_second\": {:.0f}}}",
@@ -154,17 +159,7 @@ std::string format_drive_probes(std::span<const DriveProbe> probes) {
 }
 
 std::string default_drive_cache_path() {
-  const char* cache_home = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  std::filesystem::path folder;
-  if (cache_home != nullptr && *cache_home == '/') {
-    folder = cache_home;
-  } else if (home != nullptr && *home == '/') {
-    folder = std::filesystem::path(home) / ".cache";
-  } else {
-    return "";
-  }
-  return folder / "motley" / "drives.json";
+  return cache_file_path("drives.json");
 }
 
 Result<CachedDriveProbe> probe_drive_cached(const Clock& clock, FaultPoints& faults,

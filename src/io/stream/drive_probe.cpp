@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "base/aligned_buffer.h"
@@ -37,7 +38,8 @@ class Probe {
       : clock_(clock),
         faults_(faults),
         options_(options),
-        record_bytes_(round_up(options.record_bytes)),
+        parts_(parts_of(options)),
+        record_bytes_(std::accumulate(parts_.begin(), parts_.end(), int64_t{0})),
         random_(options.seed != 0 ? options.seed : static_cast<uint64_t>(clock.now_ns())) {}
 
   Result<DriveProbe> run(std::span<const File* const> files) {
@@ -59,6 +61,7 @@ class Probe {
     MOTLEY_ASSIGN_OR_RETURN(result_.sequential_bytes_per_second,
                             measure(result_.best_depth(), true));
     result_.record_class_bytes = record_class(options_.record_bytes);
+    result_.parts = static_cast<int>(parts_.size());
     result_.taken_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
                                std::chrono::system_clock::now().time_since_epoch())
                                .count();
@@ -66,6 +69,13 @@ class Probe {
   }
 
  private:
+  static std::vector<int64_t> parts_of(const DriveProbeOptions& options) {
+    std::vector<int64_t> parts = options.part_bytes;
+    if (parts.empty()) parts.push_back(options.record_bytes);
+    for (int64_t& bytes : parts) bytes = round_up(bytes);
+    return parts;
+  }
+
   Status find_places(std::span<const File* const> files) {
     std::string drive;
     for (const File* file : files) {
@@ -106,13 +116,16 @@ class Probe {
     const std::span<std::byte> all[] = {buffer_.bytes()};
     // Without registered buffers a run reads as well, and so does this.
     static_cast<void>(scheduler->register_buffers(all).is_ok());
-    int64_t record = any_record();
+    int64_t turn = any_record();
+    std::vector<ReadRange> ranges;
     const auto submit = [&](uint64_t slot) {
-      record = in_order ? (record + 1) % records_ : any_record();
-      const ReadRange range = range_of(record, slot);
-      scheduler->files()[static_cast<size_t>(range.file)].drop_cached(
-          {range.offset, record_bytes_});
-      scheduler->submit(slot, ReadPriority::kDemandGateUp, {&range, 1});
+      ++turn;
+      place_record(turn, in_order, slot, &ranges);
+      for (const ReadRange& range : ranges) {
+        const auto bytes = static_cast<int64_t>(range.into.size());
+        scheduler->files()[static_cast<size_t>(range.file)].drop_cached({range.offset, bytes});
+      }
+      scheduler->submit(slot, ReadPriority::kDemandGateUp, ranges);
     };
     const int64_t start_ns = clock_.now_ns();
     for (int slot = 0; slot < depth; ++slot) submit(static_cast<uint64_t>(slot));
@@ -130,19 +143,39 @@ class Probe {
 
   int64_t any_record() { return std::uniform_int_distribution<int64_t>(0, records_ - 1)(random_); }
 
-  ReadRange range_of(int64_t record, uint64_t slot) {
-    int file = 0;
-    while (record >= places_[static_cast<size_t>(file)].records) {
-      record -= places_[static_cast<size_t>(file++)].records;
+  // Where the parts of record `turn` are read from. In order, each part follows that of the record
+  // before; else each lies anywhere.
+  void place_record(int64_t turn, bool in_order, uint64_t slot, std::vector<ReadRange>* ranges) {
+    ranges->clear();
+    auto at = static_cast<size_t>(slot) * static_cast<size_t>(record_bytes_);
+    for (size_t part = 0; part < parts_.size(); ++part) {
+      const int64_t bytes = parts_[part];
+      int64_t position = any_record() * record_bytes_;
+      if (in_order) {
+        const int64_t begin = records_ * static_cast<int64_t>(part) / std::ssize(parts_);
+        position = (begin * record_bytes_ + turn * bytes) % (records_ * record_bytes_);
+      }
+      ranges->push_back(
+          range_at(position, buffer_.bytes().subspan(at, static_cast<size_t>(bytes))));
+      at += static_cast<size_t>(bytes);
     }
-    const auto bytes = static_cast<size_t>(record_bytes_);
-    return {file, record * record_bytes_, buffer_.bytes().subspan(slot * bytes, bytes)};
+  }
+
+  // `position` counts bytes over the whole records of all places.
+  ReadRange range_at(int64_t position, std::span<std::byte> into) const {
+    int file = 0;
+    const auto bytes_of = [&](int index) {
+      return places_[static_cast<size_t>(index)].records * record_bytes_;
+    };
+    while (position >= bytes_of(file)) position -= bytes_of(file++);
+    return {file, std::min(position, bytes_of(file) - std::ssize(into)), into};
   }
 
   const Clock& clock_;
   FaultPoints& faults_;
   const DriveProbeOptions& options_;
-  const int64_t record_bytes_;
+  const std::vector<int64_t> parts_;  // of a record, whole pages each
+  const int64_t record_bytes_;        // their sum
   std::mt19937_64 random_;
   std::vector<Place> places_;
   int64_t records_ = 0;  // of all places

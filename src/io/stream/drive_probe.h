@@ -35,6 +35,7 @@ struct DriveProbe {
   std::string drive;               // drive_identity()
   std::string backend;             // ReadBackend::name()
   int64_t record_class_bytes = 0;  // record_class()
+  int parts = 1;                   // that a record is read in, each from another place
   bool is_direct = false;
   std::string reason;             // why not direct, or why not by io_uring; may be empty
   std::vector<DriveRate> random;  // ascending depths, not empty
@@ -49,6 +50,9 @@ struct DriveProbe {
 
 struct DriveProbeOptions {
   int64_t record_bytes = int64_t{1} << 21;
+  // The sizes of a record's parts, when they lie in different places (experts of a checkpoint whose
+  // matrices are stacked one by one); empty: it is one piece. record_bytes is their sum.
+  std::vector<int64_t> part_bytes;
   std::vector<int> depths = {1, 2, 4, 8, 16, 32};  // ascending
   double seconds_per_depth = 0.3;
   int64_t max_buffer_bytes = int64_t{256} << 20;  // greater depths of large records are left out

@@ -13,6 +13,7 @@ DriveProbe made_up(std::string drive = "8:1 0123") {
   return {.drive = std::move(drive),
           .backend = "pread",
           .record_class_bytes = 1 << 21,
+          .parts = 9,
           .is_direct = true,
           .reason = "io_uring: \"forbidden\"",
           .random = {{1, 5e8}, {2, 9e8}, {4, 1.5e9}, {8, 1.96e9}, {16, 2e9}, {32, 1.9e9}},
@@ -112,6 +113,23 @@ TEST_F(DriveProbeTest, LargeRecordsLeaveOutGreatDepths) {
   const auto probe = probe_drive(clock_, faults_, pointers_, options_);
   ASSERT_TRUE(probe.is_ok());
   EXPECT_EQ(probe->random.back().depth, 4);
+}
+
+TEST_F(DriveProbeTest, RecordsInPartsAreAQuestionOfTheirOwn) {
+  const std::string path = directory_ / "drives.json";
+  options_.record_bytes = 11'000;
+  const auto ask = [&] {
+    auto answer = probe_drive_cached(clock_, faults_, pointers_, options_, path);
+    EXPECT_TRUE(answer.is_ok()) << answer.status().message();
+    return *answer;
+  };
+  EXPECT_EQ(ask().probe.parts, 1);
+  options_.part_bytes = {8'000, 2'000, 1'000};
+  const CachedDriveProbe first = ask();
+  EXPECT_FALSE(first.was_cached);
+  EXPECT_EQ(first.probe.parts, 3);
+  EXPECT_GT(first.probe.sequential_bytes_per_second, 0);
+  EXPECT_TRUE(ask().was_cached);
 }
 
 TEST_F(DriveProbeTest, NeedsARecordAndAWorkingDrive) {
