@@ -4,6 +4,7 @@
 #include "ops_device/bench.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <numeric>
 
@@ -19,6 +20,7 @@ constexpr int64_t kIntermediate = 1024;
 
 void bench_dense_rows(Bench& bench, const WeightKind& kind, const char* name, int64_t out,
                       int64_t in) {
+  if (!bench.wants(std::string("linear ") + name + ", rows")) return;
   const WeightMatrix one = bench.weights(kind, out, in, 1)[0];
   // Enough copies that no repeat finds its weights in the cache.
   const auto copies = static_cast<int>(std::max<int64_t>(1, (int64_t{400} << 20) / one.bytes()));
@@ -66,6 +68,7 @@ std::vector<Choice> random_choices(Bench& bench, const std::vector<ExpertWeights
 }
 
 void bench_experts(Bench& bench, const WeightKind& kind, const char* name) {
+  if (!bench.wants(std::string("experts ") + name)) return;
   const auto gate = bench.weights(kind, kIntermediate, kHidden, kExperts);
   const auto up = bench.weights(kind, kIntermediate, kHidden, kExperts);
   const auto down = bench.weights(kind, kHidden, kIntermediate, kExperts);
@@ -93,6 +96,7 @@ void bench_experts(Bench& bench, const WeightKind& kind, const char* name) {
 }
 
 void bench_dense_prefill(Bench& bench, const WeightKind& kind, const char* name) {
+  if (!bench.wants(std::string("linear ") + name + ", prefill")) return;
   constexpr int64_t kRows = 8192;
   constexpr int64_t kOut = 12288;
   const WeightMatrix weights = bench.weights(kind, kOut, kHidden, 1)[0];
@@ -108,6 +112,10 @@ void bench_dense_prefill(Bench& bench, const WeightKind& kind, const char* name)
 }
 
 void bench_attention(Bench& bench, int64_t context, int32_t rows, RowRole role) {
+  const std::string name =
+      (role == RowRole::kDecode ? "attend decode, rows " : "attend prefill, rows ") +
+      std::to_string(rows) + ", context " + std::to_string(context);
+  if (!bench.wants(name)) return;
   constexpr int kHeads = 32;
   constexpr int kKvHeads = 2;
   constexpr int kDim = 256;
@@ -138,15 +146,15 @@ void bench_attention(Bench& bench, int64_t context, int32_t rows, RowRole role) 
                           : static_cast<double>(rows) *
                                 (static_cast<double>(context) - 0.5 * static_cast<double>(rows));
   const double bytes = static_cast<double>(sequences * context) * 2 * kKvHeads * kDim * 2;
-  const std::string name =
-      role == RowRole::kDecode ? "attend decode, rows " : "attend prefill, rows ";
-  bench.measure(name + std::to_string(rows) + ", context " + std::to_string(context), bytes,
-                4.0 * keys * kHeads * kDim, 4,
+  bench.measure(name, bytes, 4.0 * keys * kHeads * kDim, 4,
                 [&](int) { bench.ops().attention.attend(bench.stream(), args); });
   bench.release();
 }
 
 void bench_delta(Bench& bench, int32_t rows, bool chunked) {
+  const std::string name = std::string("gated_delta ") + (chunked ? "chunked" : "recurrent") +
+                           ", rows " + std::to_string(rows);
+  if (!bench.wants(name)) return;
   const GatedDeltaShape shape{16, 64, 128, 128};
   const int32_t sequences = chunked ? 1 : rows;
   std::vector<GatedDeltaSegment> segments;
@@ -174,13 +182,15 @@ void bench_delta(Bench& bench, int32_t rows, bool chunked) {
   const double flops = 6.0 * rows * static_cast<double>(shape.value_dim()) * 128;
   const auto op = chunked ? bench.ops().gated_delta.chunked : bench.ops().gated_delta.recurrent;
   if (op == nullptr) return;
-  bench.measure(std::string("gated_delta ") + (chunked ? "chunked" : "recurrent") + ", rows " +
-                    std::to_string(rows),
-                state_bytes + row_bytes, flops, 4, [&](int) { op(bench.stream(), args); });
+  bench.measure(name, state_bytes + row_bytes, flops, 4, [&](int) { op(bench.stream(), args); });
   bench.release();
 }
 
 void bench_small_ops(Bench& bench, int64_t rows) {
+  const std::array<const char*, 5> names{"rms_norm", "gated_rms_norm", "causal_convolution",
+                                         "route_softmax", "combine"};
+  if (std::none_of(names.begin(), names.end(), [&](auto name) { return bench.wants(name); }))
+    return;
   const OpTable& ops = bench.ops();
   const std::string suffix = ", rows " + std::to_string(rows);
   const auto floats = [](int64_t count) { return 4.0 * static_cast<double>(count); };

@@ -11,8 +11,9 @@ namespace motley::ops_device {
 
 class Bench {
  public:
-  // Operations are compared with `matrix_flops_per_s` when it is not zero.
-  Bench(Backend& backend, double matrix_flops_per_s, std::string only);
+  // Operations are compared with `matrix_flops_per_s` when it is not zero. `only`: parts of names,
+  // separated by |, or empty for every measurement.
+  Bench(Backend& backend, double matrix_flops_per_s, const std::string& only);
 
   const OpTable& ops() const { return ops_; }
   Stream& stream() { return backend_.stream(); }
@@ -26,6 +27,8 @@ class Bench {
   std::byte* random_bf16(int64_t elements);
   void release() { backend_.release_all(); }
 
+  // Whether a measurement whose name begins with `start` is asked for; saves making its data.
+  bool wants(const std::string& start) const;
   void header();
   void measure(const std::string& name, double bytes, double flops, int repeats,
                const std::function<void(int)>& work);
@@ -39,7 +42,7 @@ class Bench {
   Random random_{1};
   double copy_bytes_per_s_;
   double matrix_flops_per_s_;
-  std::string only_;
+  std::vector<std::string> only_;
 };
 
 }  // namespace motley::ops_device

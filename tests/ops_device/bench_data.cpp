@@ -7,12 +7,23 @@
 
 namespace motley::ops_device {
 
-Bench::Bench(Backend& backend, double matrix_flops_per_s, std::string only)
+Bench::Bench(Backend& backend, double matrix_flops_per_s, const std::string& only)
     : backend_(backend),
       ops_(backend.table(NumericProfile::kFast)),
       copy_bytes_per_s_(backend.copy_bytes_per_s()),
-      matrix_flops_per_s_(matrix_flops_per_s),
-      only_(std::move(only)) {}
+      matrix_flops_per_s_(matrix_flops_per_s) {
+  for (size_t begin = 0; begin < only.size();) {
+    const size_t end = std::min(only.find('|', begin), only.size());
+    only_.push_back(only.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+bool Bench::wants(const std::string& start) const {
+  return only_.empty() || std::any_of(only_.begin(), only_.end(), [&](const std::string& part) {
+           return part.find(start) != std::string::npos || start.find(part) != std::string::npos;
+         });
+}
 
 std::byte* Bench::repeat(const void* block, size_t block_bytes, size_t bytes) {
   constexpr size_t kPiece = size_t{4} << 20;
@@ -98,7 +109,8 @@ void Bench::header() {
 
 void Bench::measure(const std::string& name, double bytes, double flops, int repeats,
                     const std::function<void(int)>& work) {
-  if (name.find(only_) == std::string::npos) return;
+  const auto named = [&](const std::string& part) { return name.find(part) != std::string::npos; };
+  if (!only_.empty() && std::none_of(only_.begin(), only_.end(), named)) return;
   const double us = std::max(backend_.time_us(repeats, work), 1e-3);
   const double bytes_per_s = bytes / us * 1e6;
   const double flops_per_s = flops / us * 1e6;

@@ -23,7 +23,7 @@ struct Options {
 
 constexpr const char* kUsage =
     "usage: motley-ops-test [--backend cpu|cuda] [--only linear|norm|attention|moe|delta]\n"
-    "                       [--cases N] [--seed S] [--bench] [--bench-only TEXT]\n"
+    "                       [--cases N] [--seed S] [--bench] [--bench-only TEXT|TEXT..]\n"
     "                       [--matrix-tflops R] [--no-check]\n";
 
 bool parse(int argc, char** argv, Options* options) {

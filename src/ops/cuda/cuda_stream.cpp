@@ -3,6 +3,7 @@
 #include <string>
 
 #include "ops/cuda/cuda_backend.h"
+#include "ops/cuda/small_upload.h"
 
 namespace motley {
 namespace {
@@ -118,6 +119,11 @@ CudaStream::UploadPlace CudaStream::reserve_upload(size_t bytes) {
 }
 
 void CudaStream::finish_upload(const UploadPlace& place, size_t bytes) {
+  if (bytes <= cuda::kSmallUploadBytes) {
+    if (bytes == 0) return;
+    cuda::launch_small_upload(stream_, const_cast<std::byte*>(place.device), place.host, bytes);
+    return check_launch("upload");
+  }
   // Memory that is not pinned has been read when this returns.
   note(cudaMemcpyAsync(const_cast<std::byte*>(place.device), place.host, bytes,
                        cudaMemcpyHostToDevice, stream_),

@@ -1,11 +1,11 @@
-// One block of 64 tokens of the chunked gated delta rule, on tensor cores.
+// One block of 64 tokens of the chunked gated delta rule in the exact profile, on tensor cores.
 //
 // A thread block owns one value head and 32 columns of its state; the state's slice stays in
 // registers as accumulators. With S at the block's start, row i of the block (WY form):
 //   A_ij = beta_i e^(G_i - G_j) k_i.k_j  (j < i);   R_i = beta_i (v_i - e^(G_i) S^T k_i)
 //   (I + A) U = R;   o_i = e^(G_i) S^T q_i + sum_(j <= i) e^(G_i - G_j) q_i.k_j u_j
 //   at the block's end  S <- e^(G_63) S + sum_j e^(G_63 - G_j) k_j u_j^T
-// Operands are bfloat16, in the exact profile high and low pieces (three products). A row's sums
+// Operands are bfloat16 in high and low pieces (three products). A row's sums
 // run over absolute rows of the block, so they do not depend on where a segment is cut (R5).
 #pragma once
 
@@ -38,6 +38,7 @@ struct DeltaShared {
   };
   float r[kDeltaBlock][kDeltaColumns + 1];  // R, then U
   float sums[kDeltaBlock];                  // G
+  float decays[kDeltaBlock];                // what G sums
   float beta[kDeltaBlock];
 };
 
@@ -53,15 +54,15 @@ __device__ inline Planes planes_of(const __nv_bfloat16 (&matrix)[2][kRows][kPitc
   return {&matrix[0][0][0], &matrix[1][0][0], kPitch};
 }
 
-// Columns col, col + 1 of a row; the low plane is there in the exact profile only.
-template <bool kExact, int kRows, int kPitch>
+// Columns col, col + 1 of a row.
+template <int kRows, int kPitch>
 __device__ inline void store_pair(__nv_bfloat16 (&matrix)[2][kRows][kPitch], int row, int col,
                                   float first, float second) {
   uint32_t high;
   uint32_t low;
   split_bf16(first, second, &high, &low);
   *reinterpret_cast<uint32_t*>(&matrix[0][row][col]) = high;
-  if constexpr (kExact) *reinterpret_cast<uint32_t*>(&matrix[1][row][col]) = low;
+  *reinterpret_cast<uint32_t*>(&matrix[1][row][col]) = low;
 }
 
 // Operand A from a matrix stored [row][k], or [k][row] with kTransposed.
@@ -92,7 +93,7 @@ __device__ inline void load_b(const __nv_bfloat16* matrix, int pitch, int col0, 
 }
 
 // c[n] += A[row0.. +16] . B[.., col0 + 8 n .. +8] over `depth`, a multiple of 16.
-template <bool kExact, bool kATransposed, bool kBTransposed, int kN>
+template <bool kATransposed, bool kBTransposed, int kN>
 __device__ inline void multiply_add(const Planes& a, int row0, const Planes& b, int col0, int depth,
                                     float (&c)[kN][4]) {
 #pragma unroll 2
@@ -100,7 +101,7 @@ __device__ inline void multiply_add(const Planes& a, int row0, const Planes& b, 
     uint32_t high[4];
     uint32_t low[4];
     load_a<kATransposed>(a.high, a.pitch, row0, k, high);
-    if constexpr (kExact) load_a<kATransposed>(a.low, a.pitch, row0, k, low);
+    load_a<kATransposed>(a.low, a.pitch, row0, k, low);
 #pragma unroll
     for (int n = 0; n < kN; n += 2) {
       uint32_t x[4];
@@ -108,11 +109,11 @@ __device__ inline void multiply_add(const Planes& a, int row0, const Planes& b, 
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         mma_bf16(c[n + j], high[0], high[1], high[2], high[3], x[2 * j], x[2 * j + 1]);
-        if constexpr (kExact) {
+        {
           mma_bf16(c[n + j], low[0], low[1], low[2], low[3], x[2 * j], x[2 * j + 1]);
         }
       }
-      if constexpr (kExact) {
+      {
         load_b<kBTransposed>(b.low, b.pitch, col0 + 8 * n, k, x);
 #pragma unroll
         for (int j = 0; j < 2; ++j) {
@@ -132,7 +133,6 @@ __device__ inline int fragment_col(int n, int i) {
 }
 
 // A (scaled, strictly lower) to shared.a and P (scaled, lower) to shared.p.
-template <bool kExact>
 __device__ inline void block_scores(DeltaShared& shared, int key_dim) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int row0 = warp / 2 * 16;
@@ -140,8 +140,8 @@ __device__ inline void block_scores(DeltaShared& shared, int key_dim) {
   float by_key[4][4] = {};
   float by_query[4][4] = {};
   const Planes k = planes_of(shared.k);
-  multiply_add<kExact, false, false>(k, row0, k, col0, key_dim, by_key);
-  multiply_add<kExact, false, false>(planes_of(shared.q), row0, k, col0, key_dim, by_query);
+  multiply_add<false, false>(k, row0, k, col0, key_dim, by_key);
+  multiply_add<false, false>(planes_of(shared.q), row0, k, col0, key_dim, by_query);
   __syncthreads();  // all have read S and Q: their places take A and P
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
@@ -155,7 +155,7 @@ __device__ inline void block_scores(DeltaShared& shared, int key_dim) {
       *reinterpret_cast<float2*>(&shared.a[row][col]) =
           make_float2(col < row ? shared.beta[row] * first * by_key[n][i] : 0.0f,
                       col + 1 < row ? shared.beta[row] * second * by_key[n][i + 1] : 0.0f);
-      store_pair<kExact>(shared.p, row, col, first * by_query[n][i], second * by_query[n][i + 1]);
+      store_pair(shared.p, row, col, first * by_query[n][i], second * by_query[n][i + 1]);
     }
   }
 }
@@ -211,15 +211,13 @@ __device__ inline void block_solve(DeltaShared& shared, int held) {
 }
 
 // U, or e^(G_last - G_j) u_j, from shared.r to the operand planes in A's place.
-template <bool kExact>
 __device__ inline void store_updates(DeltaShared& shared, bool decayed, int last) {
   constexpr int kPairs = kDeltaColumns / 2;
   for (int i = static_cast<int>(threadIdx.x); i < kDeltaBlock * kPairs; i += kDeltaThreads) {
     const int col = i % kPairs * 2;
     const int row = i / kPairs;
     const float factor = decayed && row <= last ? expf(shared.sums[last] - shared.sums[row]) : 1.0f;
-    store_pair<kExact>(shared.u, row, col, factor * shared.r[row][col],
-                       factor * shared.r[row][col + 1]);
+    store_pair(shared.u, row, col, factor * shared.r[row][col], factor * shared.r[row][col + 1]);
   }
 }
 
@@ -228,9 +226,8 @@ struct StateSlice {
   float c[4][4];
 };
 
-template <bool kExact>
 __device__ inline void fold_block(DeltaShared& shared, StateSlice& state, int rows, int key_dim) {
-  store_updates<kExact>(shared, true, rows - 1);
+  store_updates(shared, true, rows - 1);
   __syncthreads();
   const int row0 = static_cast<int>(threadIdx.x) / 32 * 16;
   if (row0 < key_dim) {
@@ -240,8 +237,8 @@ __device__ inline void fold_block(DeltaShared& shared, StateSlice& state, int ro
 #pragma unroll
       for (int i = 0; i < 4; ++i) state.c[n][i] *= decay;
     }
-    multiply_add<kExact, true, true>(planes_of(shared.k), row0, planes_of(shared.u), 0, kDeltaBlock,
-                                     state.c);
+    multiply_add<true, true>(planes_of(shared.k), row0, planes_of(shared.u), 0, kDeltaBlock,
+                             state.c);
   }
   __syncthreads();
 }

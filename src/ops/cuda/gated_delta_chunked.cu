@@ -2,40 +2,16 @@
 
 #include "ops/cuda/cuda_ops.h"
 #include "ops/cuda/cuda_stream.h"
-#include "ops/cuda/device_math.cuh"
 #include "ops/cuda/gated_delta_block.cuh"
+#include "ops/cuda/gated_delta_call.cuh"
 #include "ops/cuda/gated_delta_kernels.h"
 
 namespace motley::cuda {
 namespace {
 
-struct Segment {
-  int32_t first_row;
-  int32_t rows;
-  int32_t held;  // rows in the carry
-  float* state;
-  ConstRows held_keys;    // the carry as it was before the call: other thread blocks may have
-  ConstRows held_decays;  // stored the next unfinished block already
-  Rows keys;
-  Rows updates;
-  Rows decays;
-};
-
-struct Call {
-  ConstRows qkv;
-  ConstRows beta;
-  ConstRows decay;
-  const float* a_log;
-  const float* dt_bias;
-  Rows out;
-  const Segment* segments;
-  GatedDeltaShape shape;
-  bool flush;  // fold the carry, no new rows
-};
-
 // The part of the work that one thread block does, and the block of tokens it is at.
 struct Place {
-  Segment segment;
+  DeltaSegment segment;
   int head;
   int key_head;
   int col0;        // first column of the slice
@@ -47,8 +23,7 @@ struct Place {
 
 // Rows i, i + 8, i + 16, i + 24 of the block: normalised keys (and queries, scaled) into the
 // operand planes. All loads are issued before the first use.
-template <bool kExact>
-__device__ void load_four_rows(const Call& call, const Place& place, int first,
+__device__ void load_four_rows(const DeltaCall& call, const Place& place, int first,
                                DeltaShared& shared) {
   constexpr int kEach = kDeltaMaxKey / 32;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -92,8 +67,8 @@ __device__ void load_four_rows(const Call& call, const Place& place, int first,
       if (c >= dim) continue;
       const float first = k[j][m] * k_scale;
       const float second = k[j][m + 1] * k_scale;
-      store_pair<kExact>(shared.k, i, c, first, second);
-      store_pair<kExact>(shared.q, i, c, q[j][m] * q_scale, q[j][m + 1] * q_scale);
+      store_pair(shared.k, i, c, first, second);
+      store_pair(shared.q, i, c, q[j][m] * q_scale, q[j][m + 1] * q_scale);
       if (fresh && place.owns_keys && place.rows < kDeltaBlock) {
         carried[c] = first;
         carried[c + 1] = second;
@@ -103,7 +78,7 @@ __device__ void load_four_rows(const Call& call, const Place& place, int first,
 }
 
 // G and beta of the block's rows; G is summed in row order.
-__device__ void load_gates(const Call& call, const Place& place, DeltaShared& shared) {
+__device__ void load_gates(const DeltaCall& call, const Place& place, DeltaShared& shared) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread < kDeltaBlock) {
     const bool fresh = thread >= place.held && thread < place.rows;
@@ -111,13 +86,13 @@ __device__ void load_gates(const Call& call, const Place& place, DeltaShared& sh
     float g = 0;
     float beta = 0;
     if (fresh) {
-      g = -expf(call.a_log[place.head]) *
-          softplus(call.decay.row(row)[place.head] + call.dt_bias[place.head]);
+      g = delta_log_decay(call, row, place.head);
       beta = sigmoid(call.beta.row(row)[place.head]);
     } else if (thread < place.held) {
       g = place.segment.held_decays.row(thread)[place.head];
     }
     shared.sums[thread] = g;
+    shared.decays[thread] = g;
     shared.beta[thread] = beta;
   }
   __syncthreads();
@@ -129,32 +104,31 @@ __device__ void load_gates(const Call& call, const Place& place, DeltaShared& sh
     for (int i = 0; i < 16; ++i) g[i] = shared.sums[first + i];
 #pragma unroll
     for (int i = 0; i < 16; ++i) {
-      sum = first + i < place.held ? g[i] : sum + g[i];
+      sum += g[i];
       shared.sums[first + i] = sum;
     }
   }
 }
 
-template <bool kExact>
-__device__ void load_block(const Call& call, const Place& place, const StateSlice& state,
+__device__ void load_block(const DeltaCall& call, const Place& place, const StateSlice& state,
                            DeltaShared& shared) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   load_gates(call, place, shared);
-  load_four_rows<kExact>(call, place, warp, shared);
-  load_four_rows<kExact>(call, place, warp + 32, shared);
+  load_four_rows(call, place, warp, shared);
+  load_four_rows(call, place, warp + 32, shared);
   if (warp * 16 >= call.shape.key_head_dim) return;
 #pragma unroll
   for (int n = 0; n < 4; ++n) {
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
-      store_pair<kExact>(shared.s, warp * 16 + fragment_row(i), fragment_col(n, i), state.c[n][i],
-                         state.c[n][i + 1]);
+      store_pair(shared.s, warp * 16 + fragment_row(i), fragment_col(n, i), state.c[n][i],
+                 state.c[n][i + 1]);
     }
   }
 }
 
 // v of the fresh rows, u of the carried ones: this warp's tile of 16 rows by 16 columns.
-__device__ void load_right_side(const Call& call, const Place& place, float (&value)[2][4]) {
+__device__ void load_right_side(const DeltaCall& call, const Place& place, float (&value)[2][4]) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int dim = call.shape.value_head_dim;
   const int64_t at_head = int64_t{place.head} * dim + place.col0;
@@ -191,7 +165,7 @@ __device__ void store_right_side(const Place& place, const float (&value)[2][4],
   }
 }
 
-__device__ void store_outputs(const Call& call, const Place& place, const float (&out)[2][4]) {
+__device__ void store_outputs(const DeltaCall& call, const Place& place, const float (&out)[2][4]) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int dim = call.shape.value_head_dim;
 #pragma unroll
@@ -208,7 +182,7 @@ __device__ void store_outputs(const Call& call, const Place& place, const float 
 }
 
 // Keeps the unfinished block; keys are stored as they are loaded.
-__device__ void store_carry(const Call& call, const Place& place, const DeltaShared& shared) {
+__device__ void store_carry(const DeltaCall& call, const Place& place, const DeltaShared& shared) {
   const int dim = call.shape.value_head_dim;
   for (int i = static_cast<int>(threadIdx.x); i < place.rows * kDeltaColumns; i += kDeltaThreads) {
     const int row = i / kDeltaColumns;
@@ -219,26 +193,23 @@ __device__ void store_carry(const Call& call, const Place& place, const DeltaSha
   }
   const int row = static_cast<int>(threadIdx.x);
   if (place.col0 == 0 && row >= place.held && row < place.rows) {
-    place.segment.decays.row(row)[place.head] = shared.sums[row];
+    place.segment.decays.row(row)[place.head] = shared.decays[row];
   }
 }
 
-template <bool kExact>
-__device__ void run_block(const Call& call, const Place& place, StateSlice& state,
+__device__ void run_block(const DeltaCall& call, const Place& place, StateSlice& state,
                           DeltaShared& shared) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int key_dim = call.shape.key_head_dim;
   float value[2][4];
   load_right_side(call, place, value);
-  load_block<kExact>(call, place, state, shared);
+  load_block(call, place, state, shared);
   __syncthreads();
   float by_key[2][4] = {};
   float out[2][4] = {};
   const Planes s = planes_of(shared.s);
-  multiply_add<kExact, false, true>(planes_of(shared.k), warp / 2 * 16, s, warp % 2 * 16, key_dim,
-                                    by_key);
-  multiply_add<kExact, false, true>(planes_of(shared.q), warp / 2 * 16, s, warp % 2 * 16, key_dim,
-                                    out);
+  multiply_add<false, true>(planes_of(shared.k), warp / 2 * 16, s, warp % 2 * 16, key_dim, by_key);
+  multiply_add<false, true>(planes_of(shared.q), warp / 2 * 16, s, warp % 2 * 16, key_dim, out);
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const float decay = expf(shared.sums[warp / 2 * 16 + fragment_row(i)]);
@@ -246,13 +217,13 @@ __device__ void run_block(const Call& call, const Place& place, StateSlice& stat
     out[1][i] *= decay;
   }
   store_right_side(place, value, by_key, shared);
-  block_scores<kExact>(shared, key_dim);
+  block_scores(shared, key_dim);
   __syncthreads();
   block_solve(shared, place.held);
-  store_updates<kExact>(shared, false, 0);
+  store_updates(shared, false, 0);
   __syncthreads();
-  multiply_add<kExact, false, true>(planes_of(shared.p), warp / 2 * 16, planes_of(shared.u),
-                                    warp % 2 * 16, kDeltaBlock, out);
+  multiply_add<false, true>(planes_of(shared.p), warp / 2 * 16, planes_of(shared.u), warp % 2 * 16,
+                            kDeltaBlock, out);
   store_outputs(call, place, out);
   if (place.rows < kDeltaBlock) store_carry(call, place, shared);
   __syncthreads();
@@ -260,7 +231,7 @@ __device__ void run_block(const Call& call, const Place& place, StateSlice& stat
 
 // Moves the state's slice between memory and the accumulators.
 template <bool kStore>
-__device__ void move_state(const Call& call, const Place& place, StateSlice& state) {
+__device__ void move_state(const DeltaCall& call, const Place& place, StateSlice& state) {
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int dim = call.shape.value_head_dim;
 #pragma unroll
@@ -282,24 +253,22 @@ __device__ void move_state(const Call& call, const Place& place, StateSlice& sta
 }
 
 // The carried block alone: its updates and gates as they are.
-template <bool kExact>
-__device__ void flush_block(const Call& call, Place& place, StateSlice& state,
+__device__ void flush_block(const DeltaCall& call, Place& place, StateSlice& state,
                             DeltaShared& shared) {
   place.rows = place.held;
   float value[2][4];
   load_right_side(call, place, value);
-  load_block<kExact>(call, place, state, shared);
+  load_block(call, place, state, shared);
   __syncthreads();
   const float none[2][4] = {};
   store_right_side(place, value, none, shared);
   __syncthreads();
-  fold_block<kExact>(shared, state, place.rows, call.shape.key_head_dim);
+  fold_block(shared, state, place.rows, call.shape.key_head_dim);
 }
 
 // Grid: (column slices, value heads, segments).
-template <bool kExact>
 __global__ void __launch_bounds__(kDeltaThreads, 2)
-    chunked_kernel(const __grid_constant__ Call call) {
+    chunked_kernel(const __grid_constant__ DeltaCall call) {
   extern __shared__ __align__(16) uint8_t storage[];
   auto& shared = *reinterpret_cast<DeltaShared*>(storage);
   Place place{};
@@ -313,14 +282,14 @@ __global__ void __launch_bounds__(kDeltaThreads, 2)
   StateSlice state;
   move_state<false>(call, place, state);
   if (call.flush) {
-    flush_block<kExact>(call, place, state, shared);
+    flush_block(call, place, state, shared);
   }
   while (place.done < place.segment.rows) {
     const int fresh = min(kDeltaBlock - place.held, place.segment.rows - place.done);
     place.rows = place.held + fresh;
-    run_block<kExact>(call, place, state, shared);
+    run_block(call, place, state, shared);
     if (place.rows == kDeltaBlock) {
-      fold_block<kExact>(shared, state, kDeltaBlock, call.shape.key_head_dim);
+      fold_block(shared, state, kDeltaBlock, call.shape.key_head_dim);
     }
     place.done += fresh;
     place.held = 0;
@@ -328,25 +297,22 @@ __global__ void __launch_bounds__(kDeltaThreads, 2)
   move_state<true>(call, place, state);
 }
 
-bool is_supported(const GatedDeltaShape& shape) {
-  return shape.key_head_dim <= kDeltaMaxKey && shape.key_head_dim % 16 == 0;
+bool is_supported(CudaStream& stream, const GatedDeltaShape& shape) {
+  if (shape.key_head_dim <= kDeltaMaxKey && shape.key_head_dim % 16 == 0) return true;
+  stream.note(cudaErrorNotSupported, "gated_delta.chunked: key heads of 16, 32, .. 128 only");
+  return false;
 }
 
-template <bool kExact>
-void launch(CudaStream& stream, Call call, std::span<const Segment> segments) {
-  if (!is_supported(call.shape)) {
-    stream.note(cudaErrorNotSupported, "gated_delta.chunked: key heads of 16, 32, .. 128 only");
-    return;
-  }
+void launch(CudaStream& stream, DeltaCall call, std::span<const DeltaSegment> segments) {
   call.segments = stream.upload(segments);
   constexpr int kBytes = sizeof(DeltaShared);
-  auto* kernel = chunked_kernel<kExact>;
-  stream.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
-              "gated_delta.chunked");
+  stream.note(
+      cudaFuncSetAttribute(chunked_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+      "gated_delta.chunked");
   const dim3 grid(grid_of(call.shape.value_head_dim, kDeltaColumns),
                   static_cast<unsigned>(call.shape.value_heads),
                   static_cast<unsigned>(segments.size()));
-  kernel<<<grid, kDeltaThreads, kBytes, stream.handle()>>>(call);
+  chunked_kernel<<<grid, kDeltaThreads, kBytes, stream.handle()>>>(call);
   stream.check_launch("gated_delta.chunked");
 }
 
@@ -363,9 +329,9 @@ ConstRows copy_rows(CudaStream& stream, const TensorView& view, int64_t rows) {
   return {copy, cols};
 }
 
-Segment segment_of(CudaStream& stream, const GatedDeltaSegment& segment, int32_t rows) {
+DeltaSegment segment_of(CudaStream& stream, const GatedDeltaSegment& segment, int32_t rows) {
   const DeltaCarry& carry = segment.carry;
-  Segment item{};
+  DeltaSegment item{};
   item.first_row = segment.rows.first_row;
   item.rows = rows;
   item.held = *carry.rows;
@@ -382,18 +348,18 @@ Segment segment_of(CudaStream& stream, const GatedDeltaSegment& segment, int32_t
   return item;
 }
 
-template <bool kExact>
+template <NumericProfile kProfile>
 void chunked(Stream& any, const GatedDeltaArgs& args) {
   CudaStream& stream = cuda_stream(any);
   Arena::Scope scope(stream.scratch());
-  std::vector<Segment> segments;
+  std::vector<DeltaSegment> segments;
   for (const GatedDeltaSegment& segment : args.segments) {
     if (segment.rows.rows == 0) continue;
     segments.push_back(segment_of(stream, segment, segment.rows.rows));
     *segment.carry.rows = (*segment.carry.rows + segment.rows.rows) % kDeltaBlock;
   }
-  if (segments.empty()) return;
-  Call call{};
+  if (segments.empty() || !is_supported(stream, args.shape)) return;
+  DeltaCall call{};
   call.qkv = rows_of(args.qkv);
   call.beta = rows_of(args.beta);
   call.decay = rows_of(args.decay);
@@ -401,29 +367,34 @@ void chunked(Stream& any, const GatedDeltaArgs& args) {
   call.dt_bias = floats_of(args.dt_bias);
   call.out = rows_of(args.out);
   call.shape = args.shape;
-  launch<kExact>(stream, call, segments);
+  if (kProfile == NumericProfile::kExact) {
+    launch(stream, call, segments);
+  } else {
+    run_delta_scan(stream, call, segments);
+  }
 }
 
-template <bool kExact>
+// The same in both profiles: a carry is folded once, so its cost does not matter.
 void flush_carry(Stream& any, const GatedDeltaShape& shape, const GatedDeltaSegment& segment) {
   if (*segment.carry.rows == 0) return;
   CudaStream& stream = cuda_stream(any);
   Arena::Scope scope(stream.scratch());
-  const Segment item = segment_of(stream, segment, 0);
+  if (!is_supported(stream, shape)) return;
+  const DeltaSegment item = segment_of(stream, segment, 0);
   *segment.carry.rows = 0;
-  Call call{};
+  DeltaCall call{};
   call.shape = shape;
   call.flush = true;
-  launch<kExact>(stream, call, {&item, 1});
+  launch(stream, call, {&item, 1});
 }
 
 }  // namespace
 
 GatedDeltaOps gated_delta_ops(NumericProfile profile) {
   if (profile == NumericProfile::kExact) {
-    return {gated_delta_recurrent, chunked<true>, flush_carry<true>};
+    return {gated_delta_recurrent, chunked<NumericProfile::kExact>, flush_carry};
   }
-  return {gated_delta_recurrent, chunked<false>, flush_carry<false>};
+  return {gated_delta_recurrent, chunked<NumericProfile::kFast>, flush_carry};
 }
 
 }  // namespace motley::cuda

@@ -43,7 +43,7 @@ __device__ inline void multiply_stage(const GemmCall& call, const uint8_t* stage
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       scaled_unit<kBits>(call, codes + i * 8 * Stage::kPitch, block * 4 + lane % 4,
-                         scales[block][i], w[i]);
+                         low_half_twice(scales[block][i]), high_half_twice(scales[block][i]), w[i]);
     }
 #pragma unroll
     for (int step = 0; step < 2; ++step) {

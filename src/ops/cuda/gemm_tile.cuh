@@ -121,29 +121,35 @@ __device__ inline GemmPlace find_place(const GemmCall& call, int x_tile, int w_t
   return place;
 }
 
+// The same 16 bits twice: the low half of a word, or its high half.
+__device__ inline uint32_t low_half_twice(uint32_t word) {
+  return __byte_perm(word, 0, 0x1010);
+}
+__device__ inline uint32_t high_half_twice(uint32_t word) {
+  return __byte_perm(word, 0, 0x3232);
+}
+
 // The four pairs of a unit with scale and bias applied, rounded once: fused in bfloat16 where code,
-// scale and bias are exact in it, else in float32.
+// scale and bias are exact in it, else in float32. scale, bias: as they lie in the file, twice.
 template <int kBits>
 __device__ inline void scaled_unit(const GemmCall& call, const uint8_t* row, int unit,
-                                   uint32_t group_scale, uint32_t (&pairs)[4]) {
+                                   uint32_t scale_pair, uint32_t bias_pair, uint32_t (&pairs)[4]) {
   if constexpr (kBits == kPlainBits) {
     decode_unit<kBits>(row, unit, pairs);
     return;
   }
   if (kBits <= 6 && !call.scales_are_f16) {
     decode_unit<kBits, false>(row, unit, pairs);
-    const uint32_t scale = __byte_perm(group_scale, 0, 0x1010);
-    const uint32_t bias = __byte_perm(group_scale, 0, 0x3232);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) pairs[j] = fma_bf16x2(pairs[j], scale, bias);
+    for (int j = 0; j < 4; ++j) pairs[j] = fma_bf16x2(pairs[j], scale_pair, bias_pair);
     return;
   }
   decode_unit<kBits>(row, unit, pairs);
-  float scale = low_bf16(group_scale);
-  float bias = high_bf16(group_scale);
+  float scale = low_bf16(scale_pair);
+  float bias = low_bf16(bias_pair);
   if (call.scales_are_f16) {
-    scale = __half2float(__ushort_as_half(static_cast<uint16_t>(group_scale)));
-    bias = __half2float(__ushort_as_half(static_cast<uint16_t>(group_scale >> 16)));
+    scale = __half2float(__ushort_as_half(static_cast<uint16_t>(scale_pair)));
+    bias = __half2float(__ushort_as_half(static_cast<uint16_t>(bias_pair)));
   }
   bias = fmaf(scale, code_centre<kBits>(), bias);
 #pragma unroll

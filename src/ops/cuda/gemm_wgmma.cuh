@@ -38,42 +38,96 @@ struct WgmmaRing {
   }
 };
 
-// Scale and bias of the two rows of W that a lane decodes, per block of 32 columns of a stage.
+// Scales and biases of the two rows of W that a lane decodes, for two stages (128 columns). As they
+// lie in the file: the first words only unless groups have 32 columns.
+struct WgmmaScaleWords {
+  uint32_t scale[2][2];  // [row][word]
+  uint32_t bias[2][2];
+};
+// The same, a word for each stage: its first 32 columns in the low half, the others in the high.
 struct WgmmaScales {
-  uint32_t value[2][2];  // [block][row]
+  uint32_t scale[2][2];  // [row][stage]
+  uint32_t bias[2][2];
 };
 
+__device__ inline uint32_t load_u16(const uint8_t* bytes) {
+  return *reinterpret_cast<const uint16_t*>(bytes);
+}
+
+// Of one row: whole windows in one load, the last one of odd shapes group by group.
+__device__ inline void load_scale_words(const GemmCall& call, const uint8_t* row, int window,
+                                        uint32_t (&words)[2]) {
+  const int groups = 128 >> call.group_log2;
+  if ((window + 1) * groups <= call.group_count) {
+    const uint8_t* from = row + window * groups * 2;
+    if (call.group_log2 == 5) {
+      const uint2 both = *reinterpret_cast<const uint2*>(from);
+      words[0] = both.x;
+      words[1] = both.y;
+    } else {
+      words[0] = call.group_log2 == 6 ? load_u32(from) : load_u16(from);
+    }
+    return;
+  }
+  const auto at = [&](int i) {
+    return load_u16(row + 2 * min(window * groups + i, call.group_count - 1));
+  };
+  words[0] = at(0) | (at(1) << 16);
+  words[1] = at(2) | (at(3) << 16);
+}
+
 template <int kBits>
-__device__ inline void load_wgmma_scales(const GemmCall& call, const GemmPlace& place, int stage,
-                                         WgmmaScales& scales) {
+__device__ inline void load_wgmma_scales(const GemmCall& call, const GemmPlace& place, int window,
+                                         WgmmaScaleWords& words) {
   if constexpr (kBits != kPlainBits) {
     const int row =
         place.w0 + static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
 #pragma unroll
-    for (int block = 0; block < 2; ++block) {
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        const int group = (stage * kTileK + block * 32) >> call.group_log2;
-        scales.value[block][i] = block == 1 && call.group_log2 >= 6
-                                     ? scales.value[0][i]
-                                     : load_group_scale(call, place.item, row + 8 * i, group);
-      }
+    for (int i = 0; i < 2; ++i) {
+      const int64_t at = min(row + 8 * i, call.rows - 1) * call.scale_stride;
+      load_scale_words(call, place.item.scales + at, window, words.scale[i]);
+      load_scale_words(call, place.item.biases + at, window, words.bias[i]);
     }
   }
 }
 
+// To be called as late as the words are needed: it waits for their loads.
+__device__ inline WgmmaScales arrange_scales(const GemmCall& call, const WgmmaScaleWords& words) {
+  const uint32_t first = call.group_log2 == 5 ? 0x3210 : 0x1010;
+  const uint32_t second = call.group_log2 == 5 ? 0x7654 : call.group_log2 == 6 ? 0x3232 : 0x1010;
+  WgmmaScales scales;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    scales.scale[i][0] = __byte_perm(words.scale[i][0], words.scale[i][1], first);
+    scales.scale[i][1] = __byte_perm(words.scale[i][0], words.scale[i][1], second);
+    scales.bias[i][0] = __byte_perm(words.bias[i][0], words.bias[i][1], first);
+    scales.bias[i][1] = __byte_perm(words.bias[i][0], words.bias[i][1], second);
+  }
+  return scales;
+}
+
+// Of a row in one stage.
+struct StageScales {
+  uint32_t scale[2];  // [row]
+  uint32_t bias[2];
+};
+
 // Two k16 operands (8 registers) from block `block` of the codes in shared memory.
 template <typename Stage, int kBits>
 __device__ inline void decode_operands(const GemmCall& call, const uint8_t* stage, int block,
-                                       const WgmmaScales& scales, uint32_t (&a)[8]) {
+                                       const StageScales& scales, uint32_t (&a)[8]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint8_t* codes =
       stage + Stage::kXBytes + (static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4) * Stage::kPitch;
   uint32_t w[2][4];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
-    scaled_unit<kBits>(call, codes + i * 8 * Stage::kPitch, block * 4 + lane % 4,
-                       scales.value[block][i], w[i]);
+    const uint32_t scale =
+        block == 0 ? low_half_twice(scales.scale[i]) : high_half_twice(scales.scale[i]);
+    const uint32_t bias =
+        block == 0 ? low_half_twice(scales.bias[i]) : high_half_twice(scales.bias[i]);
+    scaled_unit<kBits>(call, codes + i * 8 * Stage::kPitch, block * 4 + lane % 4, scale, bias,
+                       w[i]);
   }
 #pragma unroll
   for (int step = 0; step < 2; ++step) {
@@ -114,10 +168,10 @@ __device__ inline void store_wgmma(const GemmCall& call, const GemmPlace& place,
   }
 }
 
-// The sums of one tile, as a multiplying warp sees it. first: the scales of its first stage.
+// The sums of one tile, as a multiplying warp sees it. words: of its first two stages.
 template <int kBits, int kUnits>
 __device__ inline void multiply_tile(const GemmCall& call, const GemmPlace& place,
-                                     const WgmmaScales& first,
+                                     WgmmaScaleWords words,
                                      WgmmaRing<WgmmaStage<kBits, kUnits>>& ring,
                                      float (&c)[kUnits * kWgmmaUnit / 2]) {
   using Stage = WgmmaStage<kBits, kUnits>;
@@ -125,23 +179,29 @@ __device__ inline void multiply_tile(const GemmCall& call, const GemmPlace& plac
   const int stages = (call.cols + kTileK - 1) / kTileK;
   const bool speaks = threadIdx.x % 32 == 0;
   WgmmaScales scales{};
-  WgmmaScales next = first;
   uint32_t a0[8];
   uint32_t a1[8];
   uint32_t previous_empty = 0;
   for (int stage = 0; stage < stages; ++stage) {
-    scales = next;
-    if (stage + 1 < stages) load_wgmma_scales<kBits>(call, place, stage + 1, next);
+    if (kBits != kPlainBits && stage % 2 == 0) {
+      scales = arrange_scales(call, words);
+      if (stage + 2 < stages) load_wgmma_scales<kBits>(call, place, stage / 2 + 1, words);
+    }
+    const int odd = stage % 2;
+    const StageScales here{{odd == 0 ? scales.scale[0][0] : scales.scale[0][1],
+                            odd == 0 ? scales.scale[1][0] : scales.scale[1][1]},
+                           {odd == 0 ? scales.bias[0][0] : scales.bias[0][1],
+                            odd == 0 ? scales.bias[1][0] : scales.bias[1][1]}};
     barrier_wait(ring.full(), ring.parity);
     const uint8_t* current = ring.stage();
     const uint32_t x_address = shared_address(current);
     wgmma_wait<1>();  // the product that read a0 is done
-    decode_operands<Stage, kBits>(call, current, 0, scales, a0);
+    decode_operands<Stage, kBits>(call, current, 0, here, a0);
     multiply_block<kXRows>(x_address, 0, a0, stage > 0, c);
     wgmma_wait<1>();  // the product that read a1 is done, and with it the stage before
     __syncwarp();     // every lane has read its codes of it
     if (stage > 0 && speaks) barrier_arrive(previous_empty);
-    decode_operands<Stage, kBits>(call, current, 1, scales, a1);
+    decode_operands<Stage, kBits>(call, current, 1, here, a1);
     multiply_block<kXRows>(x_address, 1, a1, true, c);
     previous_empty = ring.empty();
     ring.advance();
@@ -158,7 +218,7 @@ __device__ inline void multiply_tiles(const GemmCall& call, int w_tiles, int til
   constexpr int kXRows = kUnits * kWgmmaUnit;
   int tile = static_cast<int>(blockIdx.x);
   GemmPlace place = find_place(call, tile / w_tiles, tile % w_tiles, kXRows);
-  WgmmaScales first{};
+  WgmmaScaleWords first{};
   load_wgmma_scales<kBits>(call, place, 0, first);
   while (tile < tiles) {
     float c[kXRows / 2];  // written by the first product: zeroing it would serialise wgmma

@@ -146,6 +146,7 @@ __device__ inline void compute_half(const uint8_t* stage, int row_tile, int half
 
 // The next tile from `tile` on, in steps of the grid, that has rows of x for this block.
 __device__ inline int skip_empty_tiles(const MatvecCall& call, int tile, int first) {
+  if (first == 0) return tile;  // every job has a row
   int unused = 0;
   while (tile < call.tiles && first >= find_job(call, tile, &unused).count) {
     tile += static_cast<int>(gridDim.x);
@@ -225,18 +226,21 @@ __global__ void __launch_bounds__(IntegerLaunch<kBits, kLarge, kTiles, kGroupBlo
   let_next_kernel_start();
   wait_for_previous_kernel();  // weights do not depend on it, rows of x do
   int slot = 0;
-  for (; tile < call.tiles;
-       tile = skip_empty_tiles(call, tile + static_cast<int>(gridDim.x), first)) {
-    int in_job = 0;
-    const MatvecJob& job = find_job(call, tile, &in_job);
-    IntegerColumns columns[kTiles];
+  int in_job = 0;
+  IntegerColumns columns[kTiles];
+  IntegerBlock<kFloats> block;
+  const auto begin_tile = [&](const MatvecJob& job) {
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
       columns[i] = find_integer_columns(x, job, first + 8 * i, kFloats);
     }
-    float total[Stage::kRowTiles][kTiles][4] = {};
-    IntegerBlock<kFloats> block;
     if (range.begin < range.end) load_integer_block(columns[0], 2 * range.begin, block);
+  };
+  begin_tile(find_job(call, tile, &in_job));
+  while (tile < call.tiles) {
+    const MatvecJob& job = find_job(call, tile, &in_job);
+    const int row0 = in_job * Launch::kTileRows;
+    float total[Stage::kRowTiles][kTiles][4] = {};
     for (int stage = range.begin; stage < range.end; ++stage) {
       copy_async_wait<Launch::kDepth - 1>();
       __syncwarp();
@@ -262,8 +266,11 @@ __global__ void __launch_bounds__(IntegerLaunch<kBits, kLarge, kTiles, kGroupBlo
       cursor.issue(call, range, first, buffer);
       slot = slot + 1 == Launch::kDepth ? 0 : slot + 1;
     }
-    reduce_and_store<Launch::kRowGroups, Stage::kRowTiles, kTiles>(job, in_job * Launch::kTileRows,
-                                                                   first, total, exchange);
+    // The next tile's first block of x travels while this one is reduced.
+    tile = skip_empty_tiles(call, tile + static_cast<int>(gridDim.x), first);
+    if (tile < call.tiles) begin_tile(find_job(call, tile, &in_job));
+    reduce_and_store<Launch::kRowGroups, Stage::kRowTiles, kTiles>(job, row0, first, total,
+                                                                   exchange);
   }
 }
 

@@ -1,0 +1,384 @@
+// The scan of the gated delta rule over blocks of 64 tokens, in the fast profile.
+//
+// A warp owns 16 columns of a head's state, for good: the transposed state S^T stays in registers
+// as accumulators, and what products read as operand A (S^T, U^T) are its own accumulators rounded
+// to bfloat16, so that warps meet only where a block's data arrive. Sums run over absolute rows of
+// the block in a fixed order (R5).
+#include <algorithm>
+#include <vector>
+
+#include "ops/cuda/gated_delta_blocks.cuh"
+
+namespace motley::cuda {
+namespace {
+
+constexpr int kWarps = 4;
+constexpr int kThreads = 32 * kWarps;
+constexpr int kColumns = 16;  // of the state, per warp
+constexpr int kKeyTiles = kScanKey / 8;
+constexpr int kRowTiles = kDeltaBlock / 8;
+constexpr int64_t kScratchBytes = int64_t{256} << 20;
+
+constexpr int kBlockColumns = kWarps * kColumns;
+constexpr int kValuePitch = kBlockColumns + 4;  // free of bank conflicts as scale_rows reads it
+
+struct Stage {
+  DeltaKeys keys;
+  DeltaHead head;
+  float value[kDeltaBlock][kValuePitch];  // v of the fresh rows, u of the carried ones
+};
+
+// Accumulators [tile of 8 rows or keys][column g, rows 2t and 2t + 1; column g + 8, the same].
+using RowValues = float[kRowTiles][4];
+using StateValues = float[kKeyTiles][4];
+// Operand A of 16 columns by 16 rows, four of them to a block.
+using Operands = uint32_t[4][4];
+
+struct Place {
+  DeltaSegment segment;
+  int head;
+  int block_column;  // the thread block's first
+  int column;        // the lane's first; the other is 8 further
+  int lane_row;      // 2t
+  bool values_aligned;
+};
+
+__device__ Place find_place(const DeltaCall& call) {
+  Place place;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  place.segment = call.segments[blockIdx.z];
+  place.head = static_cast<int>(blockIdx.y);
+  place.block_column = static_cast<int>(blockIdx.x) * kBlockColumns;
+  place.column = place.block_column + static_cast<int>(threadIdx.x) / 32 * kColumns + lane / 4;
+  place.lane_row = lane % 4 * 2;
+  place.values_aligned = call.shape.value_head_dim % 4 == 0 && call.qkv.stride % 4 == 0 &&
+                         place.segment.updates.stride % 4 == 0 &&
+                         reinterpret_cast<uintptr_t>(call.qkv.data) % 16 == 0 &&
+                         reinterpret_cast<uintptr_t>(place.segment.updates.data) % 16 == 0;
+  return place;
+}
+
+// v of the fresh rows of a block, u of the carried ones; zeros past the ends.
+__device__ void issue_values(const DeltaCall& call, const Place& place, int block, Stage& target) {
+  constexpr int kChunks = kBlockColumns / 4;
+  const DeltaBlockRows rows = delta_block_rows(place.segment, block);
+  const int dim = call.shape.value_head_dim;
+  const int col = static_cast<int>(threadIdx.x) % kChunks * 4;
+  const int64_t at = int64_t{place.head} * dim + place.block_column + col;
+  const int64_t first = int64_t{place.segment.first_row} + rows.done - rows.held;
+  const float* v = call.qkv.data + 2 * int64_t{call.shape.key_heads} * call.shape.key_head_dim + at;
+#pragma unroll 4
+  for (int row = static_cast<int>(threadIdx.x) / kChunks; row < kDeltaBlock;
+       row += kThreads / kChunks) {
+    const float* source =
+        row < rows.held ? place.segment.updates.row(row) + at : v + (first + row) * call.qkv.stride;
+    const int left = row < rows.rows ? dim - place.block_column - col : 0;
+    if (left <= 0) source = call.qkv.data;
+    if (place.values_aligned) {
+      copy_async_16(&target.value[row][col], source, min(max(left, 0), 4) * 4);
+    } else {
+      for (int i = 0; i < 4; ++i) {
+        copy_async_small<4>(&target.value[row][col + i], i < left ? source + i : call.qkv.data,
+                            i < left);
+      }
+    }
+  }
+}
+
+template <typename T>
+__device__ void issue_copy(const T& from, T& to) {
+  const auto* source = reinterpret_cast<const uint8_t*>(&from);
+  auto* target = reinterpret_cast<uint8_t*>(&to);
+  const int first = static_cast<int>(threadIdx.x) * 16;
+#pragma unroll
+  for (int at = 0; at < static_cast<int>(sizeof(T)); at += kThreads * 16) {
+    if (at + first < static_cast<int>(sizeof(T))) {
+      copy_async_16(target + at + first, source + at + first, 16);
+    }
+  }
+}
+
+__device__ void issue_stage(const DeltaCall& call, const DeltaBlocks& blocks, const Place& place,
+                            int block, Stage& target) {
+  const int key_head = place.head / (call.shape.value_heads / call.shape.key_heads);
+  const int64_t number = int64_t{place.segment.first_block} + block;
+  issue_copy(blocks.keys[number * call.shape.key_heads + key_head], target.keys);
+  issue_copy(blocks.heads[number * call.shape.value_heads + place.head], target.head);
+  issue_values(call, place, block, target);
+  copy_async_commit();
+}
+
+// S^T k and S^T q of every row.
+__device__ void multiply_state(const DeltaKeys& keys, const StateValues& state, RowValues& by_key,
+                               RowValues& by_query) {
+#pragma unroll
+  for (int step = 0; step < kKeyTiles / 2; ++step) {
+    const float(&low)[4] = state[2 * step];
+    const float(&high)[4] = state[2 * step + 1];
+    const uint32_t a[4] = {pack_bf16(low[0], low[1]), pack_bf16(low[2], low[3]),
+                           pack_bf16(high[0], high[1]), pack_bf16(high[2], high[3])};
+#pragma unroll
+    for (int n = 0; n < kRowTiles; n += 2) {
+      uint32_t b[4];
+      load_columns<key_chunk>(keys.k, 8 * n, 16 * step, b);
+      mma_bf16(by_key[n], a[0], a[1], a[2], a[3], b[0], b[1]);
+      mma_bf16(by_key[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+      load_columns<key_chunk>(keys.q, 8 * n, 16 * step, b);
+      mma_bf16(by_query[n], a[0], a[1], a[2], a[3], b[0], b[1]);
+      mma_bf16(by_query[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+    }
+  }
+}
+
+__device__ float2 pair_at(const float* values, int row) {
+  return *reinterpret_cast<const float2*>(values + row);
+}
+
+// by_key becomes R = beta (v - e^G S^T k), by_query e^G S^T q.
+__device__ void scale_rows(const Stage& stage, const Place& place, RowValues& by_key,
+                           RowValues& by_query) {
+  const DeltaGates& gates = stage.head.gates;
+  const float* value = &stage.value[place.lane_row][place.column - place.block_column];
+#pragma unroll
+  for (int n = 0; n < kRowTiles; ++n) {
+    const float2 beta = pair_at(gates.beta, 8 * n + place.lane_row);
+    const float2 decay = pair_at(gates.from_start, 8 * n + place.lane_row);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float row_decay = i % 2 == 0 ? decay.x : decay.y;
+      const float row_beta = i % 2 == 0 ? beta.x : beta.y;
+      const float at = value[(8 * n + i % 2) * kValuePitch + i / 2 * 8];
+      by_key[n][i] = row_beta * (at - row_decay * by_key[n][i]);
+      by_query[n][i] *= row_decay;
+    }
+  }
+}
+
+// Sixteen rows of the forward substitution, in place: two rows at a time go from the lane that
+// holds them to the three others of its columns. low: rows 2t, 2t + 1 of the tile; high: 8 more.
+__device__ void solve_tile(const DeltaScores& scores, int tile, float (&low)[4], float (&high)[4]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const int owner = (lane & ~3) | (j % 4);
+    const float(&own)[4] = j < 4 ? low : high;
+    float first[2];
+    float second[2];
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      first[c] = __shfl_sync(kFullWarp, own[2 * c], owner);
+      second[c] = __shfl_sync(kFullWarp, own[2 * c + 1], owner);
+    }
+    const float pair = scores.pair[tile][j];
+    const float* entries = &scores.diagonal[tile][j][lane % 4][0][0];
+    const float4 upper = *reinterpret_cast<const float4*>(entries);
+    const float4 lower = *reinterpret_cast<const float4*>(entries + 4);
+#pragma unroll
+    for (int c = 0; c < 2; ++c) {
+      second[c] = fmaf(pair, first[c], second[c]);
+      if (j < 4) {
+        low[2 * c] = fmaf(upper.y, second[c], fmaf(upper.x, first[c], low[2 * c]));
+        low[2 * c + 1] = fmaf(upper.w, second[c], fmaf(upper.z, first[c], low[2 * c + 1]));
+      }
+      high[2 * c] = fmaf(lower.y, second[c], fmaf(lower.x, first[c], high[2 * c]));
+      high[2 * c + 1] = fmaf(lower.w, second[c], fmaf(lower.z, first[c], high[2 * c + 1]));
+    }
+  }
+}
+
+// Two row tiles as an operand, rows scaled.
+__device__ void pack_rows(const float (&low)[4], const float (&high)[4], const float2& scale_low,
+                          const float2& scale_high, uint32_t (&out)[4]) {
+  out[0] = pack_bf16(low[0] * scale_low.x, low[1] * scale_low.y);
+  out[1] = pack_bf16(low[2] * scale_low.x, low[3] * scale_low.y);
+  out[2] = pack_bf16(high[0] * scale_high.x, high[1] * scale_high.y);
+  out[3] = pack_bf16(high[2] * scale_high.x, high[3] * scale_high.y);
+}
+
+__device__ void multiply_tokens(const uint8_t* matrix, int tile, int from, const uint32_t (&a)[4],
+                                RowValues& c) {
+  uint32_t b[4];
+  load_columns<token_chunk>(matrix, 16 * tile, 16 * from, b);
+  mma_bf16(c[2 * tile], a[0], a[1], a[2], a[3], b[0], b[1]);
+  mma_bf16(c[2 * tile + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+}
+
+// R becomes U; also as operands, plain and decayed to the block's end. out += U^T P^T.
+__device__ void solve(const DeltaHead& head, const Place& place, RowValues& rows, RowValues& out,
+                      Operands& decayed) {
+  Operands plain;
+  const float2 one = make_float2(1.0f, 1.0f);
+#pragma unroll
+  for (int tile = 0; tile < 4; ++tile) {
+    float(&low)[4] = rows[2 * tile];
+    float(&high)[4] = rows[2 * tile + 1];
+#pragma unroll
+    for (int from = 0; from < tile; ++from) {
+      multiply_tokens(head.scores.a, tile, from, plain[from], rows);
+      multiply_tokens(head.scores.p, tile, from, plain[from], out);
+    }
+    solve_tile(head.scores, tile, low, high);
+    pack_rows(low, high, one, one, plain[tile]);
+    const int row = 16 * tile + place.lane_row;
+    pack_rows(low, high, pair_at(head.gates.to_end, row), pair_at(head.gates.to_end, row + 8),
+              decayed[tile]);
+    multiply_tokens(head.scores.p, tile, tile, plain[tile], out);
+  }
+}
+
+// S^T <- e^G_63 S^T + U^T K.
+__device__ void fold(const Stage& stage, const Operands& decayed, StateValues& state) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float end = stage.head.gates.end;
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) state[n][i] *= end;
+  }
+#pragma unroll
+  for (int from = 0; from < 4; ++from) {
+    const uint32_t(&a)[4] = decayed[from];
+#pragma unroll
+    for (int n = 0; n < kKeyTiles; n += 2) {
+      uint32_t b[4];
+      load_matrix_x4_transposed(
+          b, shared_address(stage.keys.k) +
+                 static_cast<uint32_t>(key_chunk(16 * from + lane % 16, n + lane / 16)));
+      mma_bf16(state[n], a[0], a[1], a[2], a[3], b[0], b[1]);
+      mma_bf16(state[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+    }
+  }
+}
+
+// Rows [rows.held, rows.rows) to `to`, whose row 0 is row 0 of the block.
+__device__ void store_rows(const DeltaCall& call, const Place& place, const DeltaBlockRows& rows,
+                           const RowValues& values, float* to, int64_t stride) {
+  const int dim = call.shape.value_head_dim;
+  float* at = to + int64_t{place.head} * dim + place.column;
+#pragma unroll
+  for (int n = 0; n < kRowTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = 8 * n + place.lane_row + i % 2;
+      const bool inside = row >= rows.held && row < rows.rows && place.column + i / 2 * 8 < dim;
+      if (inside) at[row * stride + i / 2 * 8] = values[n][i];
+    }
+  }
+}
+
+__device__ void run_block(const DeltaCall& call, const Place& place, int block, const Stage& stage,
+                          StateValues& state) {
+  RowValues rows = {};
+  RowValues out = {};
+  multiply_state(stage.keys, state, rows, out);
+  scale_rows(stage, place, rows, out);
+  Operands decayed;
+  solve(stage.head, place, rows, out, decayed);
+  const DeltaBlockRows here = delta_block_rows(place.segment, block);
+  const int64_t first = int64_t{place.segment.first_row} + here.done - here.held;
+  store_rows(call, place, here, out, call.out.data + first * call.out.stride, call.out.stride);
+  if (here.rows == kDeltaBlock) {
+    fold(stage, decayed, state);
+  } else {
+    store_rows(call, place, here, rows, place.segment.updates.data, place.segment.updates.stride);
+  }
+}
+
+// Moves the warp's columns of the state between memory and the accumulators.
+template <bool kStore>
+__device__ void move_state(const DeltaCall& call, const Place& place, StateValues& state) {
+  const int dim = call.shape.value_head_dim;
+  const int keys = call.shape.key_head_dim;
+  float* at = place.segment.state + int64_t{place.head} * keys * dim + place.column;
+#pragma unroll
+  for (int n = 0; n < kKeyTiles; ++n) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int key = 8 * n + place.lane_row + i % 2;
+      const bool inside = key < keys && place.column + i / 2 * 8 < dim;
+      float* element = at + int64_t{key} * dim + i / 2 * 8;
+      if constexpr (kStore) {
+        if (inside) *element = state[n][i];
+      } else {
+        state[n][i] = inside ? *element : 0.0f;
+      }
+    }
+  }
+}
+
+// Grid: (groups of kWarps * kColumns columns, value heads, segments). stages: 1 or 2.
+__global__ void __launch_bounds__(kThreads, 1)
+    scan_kernel(const __grid_constant__ DeltaCall call, DeltaBlocks data, int stages) {
+  extern __shared__ __align__(128) uint8_t storage[];
+  auto* ring = reinterpret_cast<Stage*>(storage);
+  const Place place = find_place(call);
+  const int blocks = (place.segment.held + place.segment.rows + kDeltaBlock - 1) / kDeltaBlock;
+  StateValues state;
+  issue_stage(call, data, place, 0, ring[0]);
+  move_state<false>(call, place, state);
+  for (int block = 0; block < blocks; ++block) {
+    if (stages == 2 && block + 1 < blocks) {
+      issue_stage(call, data, place, block + 1, ring[(block + 1) % 2]);
+      copy_async_wait<1>();
+    } else {
+      copy_async_wait<0>();
+    }
+    __syncthreads();
+    run_block(call, place, block, ring[stages == 2 ? block % 2 : 0], state);
+    __syncthreads();
+    if (stages == 1 && block + 1 < blocks) issue_stage(call, data, place, block + 1, ring[0]);
+  }
+  move_state<true>(call, place, state);
+}
+
+void run_round(CudaStream& stream, DeltaCall call, std::span<const DeltaSegment> segments,
+               int64_t block_count) {
+  Arena::Scope scope(stream.scratch());
+  call.segments = stream.upload(segments);
+  call.segment_count = static_cast<int>(segments.size());
+  const DeltaBlocks data{
+      stream.scratch().allocate<DeltaKeys>(block_count * call.shape.key_heads),
+      stream.scratch().allocate<DeltaHead>(block_count * call.shape.value_heads)};
+  launch_delta_prepare(stream, call, data, static_cast<int>(block_count));
+  const int capability = stream.compute_capability();
+  const bool data_centre = capability == 80 || capability == 90 || capability == 100;
+  const int stages = data_centre ? 2 : 1;
+  const int bytes = stages * static_cast<int>(sizeof(Stage));
+  stream.note(cudaFuncSetAttribute(scan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+              "gated_delta.chunked");
+  const dim3 grid(grid_of(call.shape.value_head_dim, kBlockColumns),
+                  static_cast<unsigned>(call.shape.value_heads),
+                  static_cast<unsigned>(segments.size()));
+  scan_kernel<<<grid, kThreads, static_cast<size_t>(bytes), stream.handle()>>>(call, data, stages);
+  stream.check_launch("gated_delta.chunked (scan)");
+}
+
+}  // namespace
+
+void run_delta_scan(CudaStream& stream, DeltaCall call, std::span<const DeltaSegment> segments) {
+  const int64_t block_bytes = call.shape.key_heads * static_cast<int64_t>(sizeof(DeltaKeys)) +
+                              call.shape.value_heads * static_cast<int64_t>(sizeof(DeltaHead));
+  const int64_t limit = std::max<int64_t>(kScratchBytes / block_bytes, 1);
+  std::vector<DeltaSegment> left(segments.begin(), segments.end());
+  while (true) {
+    std::vector<DeltaSegment> round;
+    int64_t used = 0;
+    for (DeltaSegment& segment : left) {
+      const int64_t blocks = std::min<int64_t>(delta_blocks(segment), limit - used);
+      if (segment.rows == 0 || blocks == 0) continue;
+      DeltaSegment piece = segment;
+      piece.first_block = static_cast<int32_t>(used);
+      piece.rows =
+          std::min(segment.rows, static_cast<int32_t>(blocks * kDeltaBlock) - segment.held);
+      round.push_back(piece);
+      segment.first_row += piece.rows;
+      segment.rows -= piece.rows;
+      segment.held = 0;
+      used += blocks;
+    }
+    if (round.empty()) return;
+    run_round(stream, call, round, used);
+  }
+}
+
+}  // namespace motley::cuda
