@@ -96,7 +96,7 @@ void bench_experts(Bench& bench, const WeightKind& kind, const char* name) {
 }
 
 void bench_dense_prefill(Bench& bench, const WeightKind& kind, const char* name) {
-  if (!bench.wants(std::string("linear ") + name + ", prefill")) return;
+  if (!bench.wants(std::string("linear ") + name + ", prefill 8192")) return;
   constexpr int64_t kRows = 8192;
   constexpr int64_t kOut = 12288;
   const WeightMatrix weights = bench.weights(kind, kOut, kHidden, 1)[0];

@@ -11,23 +11,30 @@
 namespace motley::cuda {
 namespace {
 
-bool has_wgmma(const CudaStream& stream) {
-  return stream.compute_capability() == 90;
+// F16 scales take the portable kernel: a choice at run time costs the other one its overlap.
+bool takes_wgmma(const CudaStream& stream, const WeightMatrix& weights) {
+  const bool half_scales =
+      weights.format == WeightFormat::kMlxAffine && weights.scale_dtype == DType::kF16;
+  return stream.compute_capability() == 90 && !half_scales;
+}
+
+int code_bits(const WeightMatrix& weights) {
+  return weights.format == WeightFormat::kBf16 ? kPlainBits : weights.affine.bits;
 }
 
 // How many times `unit` rows the next tile of a list with `left` rows has, and the largest tile.
-int tile_units(const CudaStream& stream, int64_t left) {
-  if (!has_wgmma(stream)) return 1;
-  return wgmma_tile_units(divide_up(left, kWgmmaUnit));
+int tile_units(const WeightMatrix& weights, bool wgmma, int64_t left) {
+  if (!wgmma) return 1;
+  return wgmma_tile_units(code_bits(weights), divide_up(left, kWgmmaUnit));
 }
 
-int unit_rows(const CudaStream& stream) {
-  return has_wgmma(stream) ? kWgmmaUnit : kTileX;
+int unit_rows(bool wgmma) {
+  return wgmma ? kWgmmaUnit : kTileX;
 }
 
 template <int kBits>
-void launch(CudaStream& stream, const GemmCall& call, int units) {
-  if (has_wgmma(stream)) return launch_gemm_wgmma<kBits>(stream, call, units);
+void launch(CudaStream& stream, const GemmCall& call, bool wgmma, int units) {
+  if (wgmma) return launch_gemm_wgmma<kBits>(stream, call, units);
   constexpr int kBytes = MmaStage<kBits>::kSharedBytes;
   auto* kernel = gemm_mma_kernel<kBits>;
   stream.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
@@ -39,22 +46,22 @@ void launch(CudaStream& stream, const GemmCall& call, int units) {
 // Every tile of `call` has `units` units.
 void launch_format(CudaStream& stream, const WeightMatrix& weights, const GemmCall& call,
                    int units) {
-  const int bits = weights.format == WeightFormat::kBf16 ? kPlainBits : weights.affine.bits;
-  switch (bits) {
+  const bool wgmma = takes_wgmma(stream, weights);
+  switch (code_bits(weights)) {
     case 2:
-      return launch<2>(stream, call, units);
+      return launch<2>(stream, call, wgmma, units);
     case 3:
-      return launch<3>(stream, call, units);
+      return launch<3>(stream, call, wgmma, units);
     case 4:
-      return launch<4>(stream, call, units);
+      return launch<4>(stream, call, wgmma, units);
     case 5:
-      return launch<5>(stream, call, units);
+      return launch<5>(stream, call, wgmma, units);
     case 6:
-      return launch<6>(stream, call, units);
+      return launch<6>(stream, call, wgmma, units);
     case 8:
-      return launch<8>(stream, call, units);
+      return launch<8>(stream, call, wgmma, units);
     default:
-      return launch<kPlainBits>(stream, call, units);
+      return launch<kPlainBits>(stream, call, wgmma, units);
   }
 }
 
@@ -88,8 +95,8 @@ bool gemm_takes(const WeightMatrix& weights) {
   return matvec_takes(weights);
 }
 
-RowOrder gemm_order(const CudaStream& stream) {
-  return has_wgmma(stream) ? RowOrder::kTileMajor : RowOrder::kChunkMajor;
+RowOrder gemm_order(const CudaStream& stream, const WeightMatrix& weights) {
+  return takes_wgmma(stream, weights) ? RowOrder::kTileMajor : RowOrder::kChunkMajor;
 }
 
 void run_gemm(CudaStream& stream, const WeightMatrix& weights, const PreparedRows& x,
@@ -97,11 +104,12 @@ void run_gemm(CudaStream& stream, const WeightMatrix& weights, const PreparedRow
   if (x.rows == 0 || weights.rows == 0) return;
   GemmCall call = call_of(weights, x, y);
   call.single = item_of(weights, y);
+  const bool wgmma = takes_wgmma(stream, weights);
   // As many of the largest tiles as there are, then one that fits the rest.
   for (int64_t done = 0; done < x.rows;) {
     const int64_t left = x.rows - done;
-    const int units = tile_units(stream, left);
-    const int64_t tile_rows = int64_t{units} * unit_rows(stream);
+    const int units = tile_units(weights, wgmma, left);
+    const int64_t tile_rows = int64_t{units} * unit_rows(wgmma);
     call.x_tiles = static_cast<int>(std::max<int64_t>(left / tile_rows, 1));
     const int64_t rows = std::min(left, call.x_tiles * tile_rows);
     call.single.first_x = static_cast<int32_t>(done);
@@ -114,13 +122,15 @@ void run_gemm(CudaStream& stream, const WeightMatrix& weights, const PreparedRow
 }
 
 void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, const PreparedRows& x) {
+  if (groups.empty()) return;
+  const bool wgmma = takes_wgmma(stream, groups[0].weights);
   std::vector<GemmItem> items;
   std::array<std::vector<GemmTile>, kWgmmaMaxUnits + 1> tiles;  // by units
   for (const GemmGroup& group : groups) {
     for (int32_t first = 0; first < group.count;) {
-      const int units = tile_units(stream, group.count - first);
+      const int units = tile_units(group.weights, wgmma, group.count - first);
       tiles[static_cast<size_t>(units)].push_back({static_cast<int32_t>(items.size()), first});
-      first += units * unit_rows(stream);
+      first += units * unit_rows(wgmma);
     }
     GemmItem item = item_of(group.weights, group.y);
     item.out_ids = group.out_ids;
@@ -129,7 +139,6 @@ void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, cons
     item.count = group.count;
     items.push_back(item);
   }
-  if (items.empty()) return;
   GemmCall call = call_of(groups[0].weights, x, groups[0].y);
   call.items = stream.upload<GemmItem>(items);
   for (size_t units = tiles.size() - 1; units > 0; --units) {

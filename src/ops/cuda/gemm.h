@@ -17,8 +17,8 @@ namespace motley::cuda {
 // True when the tile kernel takes W: BF16 or MLX affine with 16-bit scales, aligned planes.
 bool gemm_takes(const WeightMatrix& weights);
 
-// The order of x that the kernel of this device takes; one piece.
-RowOrder gemm_order(const CudaStream& stream);
+// The order of x that this device's kernel for W takes; one piece.
+RowOrder gemm_order(const CudaStream& stream, const WeightMatrix& weights);
 
 // y = x W^T.
 void run_gemm(CudaStream& stream, const WeightMatrix& weights, const PreparedRows& x,

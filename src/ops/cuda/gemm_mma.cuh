@@ -42,8 +42,9 @@ __device__ inline void multiply_stage(const GemmCall& call, const uint8_t* stage
     uint32_t w[4][4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      scaled_unit<kBits>(call, codes + i * 8 * Stage::kPitch, block * 4 + lane % 4,
-                         low_half_twice(scales[block][i]), high_half_twice(scales[block][i]), w[i]);
+      scaled_unit<kBits, true>(call, codes + i * 8 * Stage::kPitch, block * 4 + lane % 4,
+                               low_half_twice(scales[block][i]), high_half_twice(scales[block][i]),
+                               w[i]);
     }
 #pragma unroll
     for (int step = 0; step < 2; ++step) {

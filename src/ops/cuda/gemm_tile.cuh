@@ -131,14 +131,16 @@ __device__ inline uint32_t high_half_twice(uint32_t word) {
 
 // The four pairs of a unit with scale and bias applied, rounded once: fused in bfloat16 where code,
 // scale and bias are exact in it, else in float32. scale, bias: as they lie in the file, twice.
-template <int kBits>
+// kHalfScales: they may be F16.
+template <int kBits, bool kHalfScales>
 __device__ inline void scaled_unit(const GemmCall& call, const uint8_t* row, int unit,
                                    uint32_t scale_pair, uint32_t bias_pair, uint32_t (&pairs)[4]) {
   if constexpr (kBits == kPlainBits) {
     decode_unit<kBits>(row, unit, pairs);
     return;
   }
-  if (kBits <= 6 && !call.scales_are_f16) {
+  const bool halves = kHalfScales && call.scales_are_f16;
+  if (kBits <= 6 && !halves) {
     decode_unit<kBits, false>(row, unit, pairs);
 #pragma unroll
     for (int j = 0; j < 4; ++j) pairs[j] = fma_bf16x2(pairs[j], scale_pair, bias_pair);
@@ -147,7 +149,7 @@ __device__ inline void scaled_unit(const GemmCall& call, const uint8_t* row, int
   decode_unit<kBits>(row, unit, pairs);
   float scale = low_bf16(scale_pair);
   float bias = low_bf16(bias_pair);
-  if (call.scales_are_f16) {
+  if (halves) {
     scale = __half2float(__ushort_as_half(static_cast<uint16_t>(scale_pair)));
     bias = __half2float(__ushort_as_half(static_cast<uint16_t>(bias_pair)));
   }

@@ -1,10 +1,10 @@
 // The Hopper tile kernel of gemm.h: 128 rows of W by 32 * kUnits rows of x.
 //
 // One warpgroup loads ahead, across tiles: codes by asynchronous copies, x by one bulk copy a
-// stage. Two warpgroups of 64 rows of W decode their weights into the register operand of wgmma
-// while their previous product runs. They meet the loading one, and each other, only at the
-// barriers of the ring, so one decodes while the other multiplies. (Tiles of several sizes in one
-// kernel leave ptxas without registers for asynchronous products.)
+// stage. Two warpgroups of 64 rows of W decode the weights of a stage into the register operands
+// of wgmma while the stage before is multiplied; stages alternate between two sets of registers.
+// They meet the loading one, and each other, only at the barriers of the ring. (Tiles of several
+// sizes in one kernel, or a loop between a product and the wait for it, make ptxas serialise them.)
 #pragma once
 
 #include "ops/cuda/gemm_tile.cuh"
@@ -17,13 +17,21 @@ inline constexpr int kWgmmaThreads = 384;
 inline constexpr int kWgmmaMultipliers = 256;  // threads before the loading ones
 inline constexpr int kWgmmaLoaders = 128;
 
+// As many stages as shared memory takes, up to eight.
 template <int kBits, int kUnits>
-using WgmmaStage = GemmStage<kBits, kUnits * kWgmmaUnit, kBits == kPlainBits ? 4 : 5>;
+constexpr int wgmma_depth() {
+  constexpr int kFits = (227 * 1024 - 2048) / GemmStage<kBits, kUnits * kWgmmaUnit, 1>::kBytes;
+  return kFits < 8 ? kFits : 8;
+}
+
+template <int kBits, int kUnits>
+using WgmmaStage = GemmStage<kBits, kUnits * kWgmmaUnit, wgmma_depth<kBits, kUnits>()>;
 
 // A ring of stages in shared memory and its two barriers per slot.
 template <typename Stage>
 struct WgmmaRing {
   uint8_t* stages;
+  uint32_t first;  // the address of `stages` in shared memory
   uint32_t barriers;
   int slot = 0;
   int parity = 0;
@@ -31,6 +39,15 @@ struct WgmmaRing {
   __device__ uint32_t full() const { return barriers + static_cast<uint32_t>(slot) * 16; }
   __device__ uint32_t empty() const { return full() + 8; }
   __device__ uint8_t* stage() const { return stages + slot * Stage::kBytes; }
+  __device__ uint32_t address() const {
+    return first + static_cast<uint32_t>(slot * Stage::kBytes);
+  }
+  // Waits for the data of the stage `ahead` of this one.
+  __device__ void wait_full(int ahead) const {
+    const bool wraps = slot + ahead >= Stage::kDepth;
+    const int at = slot + ahead - (wraps ? Stage::kDepth : 0);
+    barrier_wait(barriers + static_cast<uint32_t>(at) * 16, wraps ? parity ^ 1 : parity);
+  }
   __device__ void advance() {
     if (++slot < Stage::kDepth) return;
     slot = 0;
@@ -54,39 +71,72 @@ __device__ inline uint32_t load_u16(const uint8_t* bytes) {
   return *reinterpret_cast<const uint16_t*>(bytes);
 }
 
-// Of one row: whole windows in one load, the last one of odd shapes group by group.
-__device__ inline void load_scale_words(const GemmCall& call, const uint8_t* row, int window,
-                                        uint32_t (&words)[2]) {
-  const int groups = 128 >> call.group_log2;
-  if ((window + 1) * groups <= call.group_count) {
-    const uint8_t* from = row + window * groups * 2;
-    if (call.group_log2 == 5) {
-      const uint2 both = *reinterpret_cast<const uint2*>(from);
-      words[0] = both.x;
-      words[1] = both.y;
-    } else {
-      words[0] = call.group_log2 == 6 ? load_u32(from) : load_u16(from);
-    }
-    return;
-  }
-  const auto at = [&](int i) {
-    return load_u16(row + 2 * min(window * groups + i, call.group_count - 1));
-  };
-  words[0] = at(0) | (at(1) << 16);
-  words[1] = at(2) | (at(3) << 16);
-}
+// Where a lane's scales and biases lie.
+struct WgmmaScaleRows {
+  const uint8_t* scale[2];
+  const uint8_t* bias[2];
+};
 
 template <int kBits>
-__device__ inline void load_wgmma_scales(const GemmCall& call, const GemmPlace& place, int window,
-                                         WgmmaScaleWords& words) {
+__device__ inline WgmmaScaleRows find_scale_rows(const GemmCall& call, const GemmPlace& place) {
+  WgmmaScaleRows rows{};
   if constexpr (kBits != kPlainBits) {
     const int row =
         place.w0 + static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const int64_t at = min(row + 8 * i, call.rows - 1) * call.scale_stride;
-      load_scale_words(call, place.item.scales + at, window, words.scale[i]);
-      load_scale_words(call, place.item.biases + at, window, words.bias[i]);
+      rows.scale[i] = place.item.scales + at;
+      rows.bias[i] = place.item.biases + at;
+    }
+  }
+  return rows;
+}
+
+// Two stages that reach past the last group: group by group.
+__device__ inline void load_last_scales(const GemmCall& call, const uint8_t* row, int first,
+                                        uint32_t (&words)[2]) {
+  uint32_t at[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) at[i] = load_u16(row + 2 * min(first + i, call.group_count - 1));
+  words[0] = at[0] | (at[1] << 16);
+  words[1] = at[2] | (at[3] << 16);
+}
+
+// Stages 2 window and 2 window + 1.
+template <int kBits>
+__device__ inline void load_wgmma_scales(const GemmCall& call, const WgmmaScaleRows& rows,
+                                         int window, WgmmaScaleWords& words) {
+  if constexpr (kBits == kPlainBits) return;
+  const int first = (window * 128) >> call.group_log2;
+  const int at = 2 * first;
+  if (first + (128 >> call.group_log2) > call.group_count) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      load_last_scales(call, rows.scale[i], first, words.scale[i]);
+      load_last_scales(call, rows.bias[i], first, words.bias[i]);
+    }
+  } else if (call.group_log2 == 6) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      words.scale[i][0] = load_u32(rows.scale[i] + at);
+      words.bias[i][0] = load_u32(rows.bias[i] + at);
+    }
+  } else if (call.group_log2 == 5) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint2 scale = *reinterpret_cast<const uint2*>(rows.scale[i] + at);
+      const uint2 bias = *reinterpret_cast<const uint2*>(rows.bias[i] + at);
+      words.scale[i][0] = scale.x;
+      words.scale[i][1] = scale.y;
+      words.bias[i][0] = bias.x;
+      words.bias[i][1] = bias.y;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      words.scale[i][0] = load_u16(rows.scale[i] + at);
+      words.bias[i][0] = load_u16(rows.bias[i] + at);
     }
   }
 }
@@ -106,46 +156,42 @@ __device__ inline WgmmaScales arrange_scales(const GemmCall& call, const WgmmaSc
   return scales;
 }
 
-// Of a row in one stage.
-struct StageScales {
-  uint32_t scale[2];  // [row]
-  uint32_t bias[2];
-};
-
-// Two k16 operands (8 registers) from block `block` of the codes in shared memory.
-template <typename Stage, int kBits>
-__device__ inline void decode_operands(const GemmCall& call, const uint8_t* stage, int block,
-                                       const StageScales& scales, uint32_t (&a)[8]) {
+// The operands of a stage, 16 columns for each four registers; kOdd: the second of two stages.
+template <typename Stage, int kBits, bool kOdd>
+__device__ inline void decode_operands(const GemmCall& call, const uint8_t* stage,
+                                       const WgmmaScales& scales, uint32_t (&a)[16]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint8_t* codes =
       stage + Stage::kXBytes + (static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4) * Stage::kPitch;
-  uint32_t w[2][4];
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const uint32_t scale =
-        block == 0 ? low_half_twice(scales.scale[i]) : high_half_twice(scales.scale[i]);
-    const uint32_t bias =
-        block == 0 ? low_half_twice(scales.bias[i]) : high_half_twice(scales.bias[i]);
-    scaled_unit<kBits>(call, codes + i * 8 * Stage::kPitch, block * 4 + lane % 4, scale, bias,
-                       w[i]);
-  }
+  for (int block = 0; block < 2; ++block) {
+    uint32_t w[2][4];
 #pragma unroll
-  for (int step = 0; step < 2; ++step) {
-    a[4 * step] = w[0][2 * step];
-    a[4 * step + 1] = w[1][2 * step];
-    a[4 * step + 2] = w[0][2 * step + 1];
-    a[4 * step + 3] = w[1][2 * step + 1];
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t scale = scales.scale[i][kOdd ? 1 : 0];
+      const uint32_t bias = scales.bias[i][kOdd ? 1 : 0];
+      scaled_unit<kBits, false>(call, codes + i * 8 * Stage::kPitch, block * 4 + lane % 4,
+                                block == 0 ? low_half_twice(scale) : high_half_twice(scale),
+                                block == 0 ? low_half_twice(bias) : high_half_twice(bias), w[i]);
+    }
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      a[8 * block + 4 * step] = w[0][2 * step];
+      a[8 * block + 4 * step + 1] = w[1][2 * step];
+      a[8 * block + 4 * step + 2] = w[0][2 * step + 1];
+      a[8 * block + 4 * step + 3] = w[1][2 * step + 1];
+    }
   }
 }
 
-// The products of one block of 32 columns with the rows of x, as one group.
+// The products of a stage with the rows of x, as one group.
 template <int kXRows>
-__device__ inline void multiply_block(uint32_t x_address, int block, const uint32_t (&a)[8],
-                                      bool accumulate, float (&c)[kXRows / 2]) {
+__device__ inline void multiply_stage(uint32_t x_address, const uint32_t (&a)[16], bool accumulate,
+                                      float (&c)[kXRows / 2]) {
   wgmma_fence();
 #pragma unroll
-  for (int step = 0; step < 2; ++step) {
-    const uint64_t x = wgmma_descriptor(x_address + static_cast<uint32_t>((block * 2 + step) * 32));
+  for (int step = 0; step < 4; ++step) {
+    const uint64_t x = wgmma_descriptor(x_address + static_cast<uint32_t>(step * 32));
     wgmma<kXRows>(c, a + 4 * step, x, step > 0 || accumulate ? 1 : 0);
   }
   wgmma_commit();
@@ -168,47 +214,63 @@ __device__ inline void store_wgmma(const GemmCall& call, const GemmPlace& place,
   }
 }
 
+// An even number: x has zeros past its end.
+__device__ inline int wgmma_stages(int cols) {
+  return (cols + 2 * kTileK - 1) / (2 * kTileK) * 2;
+}
+
+// Stages whose products may still run; their places in the ring are free once they are done.
+struct StagesInFlight {
+  uint32_t older = 0;  // the barrier that frees it, or none
+  uint32_t newer = 0;
+
+  __device__ static void free(uint32_t empty) {
+    __syncwarp();  // every lane has read its codes
+    if (empty != 0 && threadIdx.x % 32 == 0) barrier_arrive(empty);
+  }
+};
+
+// One stage: its weights are decoded while the stage before is multiplied.
+template <int kBits, int kUnits, bool kOdd>
+__device__ inline void multiply_next(const GemmCall& call, const WgmmaScales& scales,
+                                     bool accumulate, WgmmaRing<WgmmaStage<kBits, kUnits>>& ring,
+                                     StagesInFlight& flight, uint32_t (&a)[16],
+                                     float (&c)[kUnits * kWgmmaUnit / 2]) {
+  using Stage = WgmmaStage<kBits, kUnits>;
+  wgmma_wait<1>();  // the products that read `a` are done
+  StagesInFlight::free(flight.older);
+  if constexpr (!kOdd) {
+    // Both stages at once: ptxas takes no loop between a product and the wait for it.
+    ring.wait_full(0);
+    ring.wait_full(1);
+  }
+  decode_operands<Stage, kBits, kOdd>(call, ring.stage(), scales, a);
+  multiply_stage<kUnits * kWgmmaUnit>(ring.address(), a, accumulate, c);
+  flight.older = flight.newer;
+  flight.newer = ring.empty();
+  ring.advance();
+}
+
 // The sums of one tile, as a multiplying warp sees it. words: of its first two stages.
 template <int kBits, int kUnits>
-__device__ inline void multiply_tile(const GemmCall& call, const GemmPlace& place,
+__device__ inline void multiply_tile(const GemmCall& call, const WgmmaScaleRows& rows,
                                      WgmmaScaleWords words,
                                      WgmmaRing<WgmmaStage<kBits, kUnits>>& ring,
                                      float (&c)[kUnits * kWgmmaUnit / 2]) {
-  using Stage = WgmmaStage<kBits, kUnits>;
-  constexpr int kXRows = kUnits * kWgmmaUnit;
-  const int stages = (call.cols + kTileK - 1) / kTileK;
-  const bool speaks = threadIdx.x % 32 == 0;
+  const int stages = wgmma_stages(call.cols);
   WgmmaScales scales{};
-  uint32_t a0[8];
-  uint32_t a1[8];
-  uint32_t previous_empty = 0;
-  for (int stage = 0; stage < stages; ++stage) {
-    if (kBits != kPlainBits && stage % 2 == 0) {
-      scales = arrange_scales(call, words);
-      if (stage + 2 < stages) load_wgmma_scales<kBits>(call, place, stage / 2 + 1, words);
-    }
-    const int odd = stage % 2;
-    const StageScales here{{odd == 0 ? scales.scale[0][0] : scales.scale[0][1],
-                            odd == 0 ? scales.scale[1][0] : scales.scale[1][1]},
-                           {odd == 0 ? scales.bias[0][0] : scales.bias[0][1],
-                            odd == 0 ? scales.bias[1][0] : scales.bias[1][1]}};
-    barrier_wait(ring.full(), ring.parity);
-    const uint8_t* current = ring.stage();
-    const uint32_t x_address = shared_address(current);
-    wgmma_wait<1>();  // the product that read a0 is done
-    decode_operands<Stage, kBits>(call, current, 0, here, a0);
-    multiply_block<kXRows>(x_address, 0, a0, stage > 0, c);
-    wgmma_wait<1>();  // the product that read a1 is done, and with it the stage before
-    __syncwarp();     // every lane has read its codes of it
-    if (stage > 0 && speaks) barrier_arrive(previous_empty);
-    decode_operands<Stage, kBits>(call, current, 1, here, a1);
-    multiply_block<kXRows>(x_address, 1, a1, true, c);
-    previous_empty = ring.empty();
-    ring.advance();
+  StagesInFlight flight;
+  uint32_t even[16];
+  uint32_t odd[16];
+  for (int stage = 0; stage < stages; stage += 2) {
+    if constexpr (kBits != kPlainBits) scales = arrange_scales(call, words);
+    if (stage + 2 < stages) load_wgmma_scales<kBits>(call, rows, stage / 2 + 1, words);
+    multiply_next<kBits, kUnits, false>(call, scales, stage > 0, ring, flight, even, c);
+    multiply_next<kBits, kUnits, true>(call, scales, true, ring, flight, odd, c);
   }
   wgmma_wait<0>();
-  __syncwarp();
-  if (speaks) barrier_arrive(previous_empty);
+  StagesInFlight::free(flight.older);
+  StagesInFlight::free(flight.newer);
 }
 
 // All tiles of a block. What the next tile needs to begin travels while this one is stored.
@@ -218,15 +280,17 @@ __device__ inline void multiply_tiles(const GemmCall& call, int w_tiles, int til
   constexpr int kXRows = kUnits * kWgmmaUnit;
   int tile = static_cast<int>(blockIdx.x);
   GemmPlace place = find_place(call, tile / w_tiles, tile % w_tiles, kXRows);
+  WgmmaScaleRows rows = find_scale_rows<kBits>(call, place);
   WgmmaScaleWords first{};
-  load_wgmma_scales<kBits>(call, place, 0, first);
+  load_wgmma_scales<kBits>(call, rows, 0, first);
   while (tile < tiles) {
     float c[kXRows / 2];  // written by the first product: zeroing it would serialise wgmma
-    multiply_tile<kBits, kUnits>(call, place, first, ring, c);
+    multiply_tile<kBits, kUnits>(call, rows, first, ring, c);
     tile += static_cast<int>(gridDim.x);
     const int ahead = min(tile, tiles - 1);
     const GemmPlace next = find_place(call, ahead / w_tiles, ahead % w_tiles, kXRows);
-    load_wgmma_scales<kBits>(call, next, 0, first);
+    rows = find_scale_rows<kBits>(call, next);
+    load_wgmma_scales<kBits>(call, rows, 0, first);
     store_wgmma<kXRows>(call, place, c);
     place = next;
   }
@@ -238,15 +302,14 @@ __device__ inline void load_tile(const GemmCall& call, const GemmPlace& place,
                                  WgmmaRing<WgmmaStage<kBits, kUnits>>& ring) {
   using Stage = WgmmaStage<kBits, kUnits>;
   const int thread = static_cast<int>(threadIdx.x) - kWgmmaMultipliers;
-  const int stages = (call.cols + kTileK - 1) / kTileK;
+  const int stages = wgmma_stages(call.cols);
   const __nv_bfloat16* x = call.x.pieces + (place.item.first_x + place.first) * int64_t{kTileK};
   for (int stage = 0; stage < stages; ++stage) {
     barrier_wait(ring.empty(), ring.parity ^ 1);
     uint8_t* target = ring.stage();
     if (thread == 0) {
       barrier_arrive_expecting(ring.full(), Stage::kXBytes);
-      copy_bulk(shared_address(target), x + stage * call.x.rows * kTileK, Stage::kXBytes,
-                ring.full());
+      copy_bulk(ring.address(), x + stage * call.x.rows * kTileK, Stage::kXBytes, ring.full());
     }
     issue_codes<Stage, kBits, kWgmmaLoaders>(call, place.item, place.w0, stage, thread,
                                              target + Stage::kXBytes);
@@ -266,7 +329,10 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   extern __shared__ uint8_t storage[];
   WgmmaRing<Stage> ring;
   ring.stages = storage + (1024 - shared_address(storage) % 1024) % 1024;
+  ring.first = shared_address(ring.stages);
   ring.barriers = shared_address(barriers);
+  // Opaque, so that no stage computes them again.
+  asm volatile("" : "+r"(ring.first), "+r"(ring.barriers));
   if (threadIdx.x == 0) {
     for (int i = 0; i < Stage::kDepth; ++i) {
       // Full: every loading thread's copies and the bulk copy. Empty: every multiplying warp.

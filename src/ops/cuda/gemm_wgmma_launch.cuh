@@ -20,15 +20,15 @@ void launch_gemm_units(CudaStream& stream, const GemmCall& call) {
 
 template <int kBits>
 void launch_gemm_wgmma(CudaStream& stream, const GemmCall& call, int units) {
+  if constexpr (wgmma_has_all_tiles(kBits)) {
+    if (units == 3) return launch_gemm_units<kBits, 3>(stream, call);
+    if (units == 5) return launch_gemm_units<kBits, 5>(stream, call);
+  }
   switch (units) {
     case 2:
       return launch_gemm_units<kBits, 2>(stream, call);
-    case 3:
-      return launch_gemm_units<kBits, 3>(stream, call);
     case 4:
       return launch_gemm_units<kBits, 4>(stream, call);
-    case 5:
-      return launch_gemm_units<kBits, 5>(stream, call);
     case 6:
       return launch_gemm_units<kBits, 6>(stream, call);
     default:

@@ -47,13 +47,18 @@ void linear_rows(CudaStream& stream, const ConstTensorView& x, int64_t first_row
 void linear_tiles(CudaStream& stream, const ConstTensorView& x, int64_t first_row,
                   std::span<const LinearTarget> targets) {
   PreparedRows prepared;
+  RowOrder prepared_order{};
   for (const LinearTarget& target : targets) {
     const TensorView y = target.y.slice_rows(first_row, x.rows());
     if (!gemm_takes(target.weights)) {
       run_scalar_linear(stream, target.weights, x, y, x.rows(), nullptr, nullptr);
       continue;
     }
-    if (prepared.rows == 0) prepared = prepare_rows(stream, x, {}, 1, gemm_order(stream));
+    const RowOrder order = gemm_order(stream, target.weights);
+    if (prepared.rows == 0 || order != prepared_order) {
+      prepared = prepare_rows(stream, x, {}, 1, order);
+      prepared_order = order;
+    }
     run_gemm(stream, target.weights, prepared, y);
   }
 }

@@ -7,9 +7,10 @@ namespace motley::cuda {
 
 struct MatvecCall;
 
-// Rows of W per block. Wider codes have no room in shared memory for large tiles.
+// Rows of W per block. Wider codes have no room in shared memory for large tiles, and narrower ones
+// are too rare for another kernel.
 constexpr int integer_tile_rows(int bits, bool large) {
-  return large && bits <= 4 ? 64 : 32;
+  return large && bits == 4 ? 64 : 32;
 }
 
 // grid.y counts blocks of 8 * row_tiles rows of x; row_tiles is 1 or 2.

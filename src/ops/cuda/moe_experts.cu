@@ -148,14 +148,15 @@ void experts_tiles(CudaStream& stream, const ConstTensorView& x, const PairList&
     return &groups.back();
   };
   const auto pairs = static_cast<int64_t>(list.pairs.size());
-  const RowOrder order = gemm_order(stream);
-  const PreparedRows in = gather_rows(stream, x, ids.x_rows, pairs, order);
+  const ExpertWeights& first = *list.items[0].weights;
+  const PreparedRows in = gather_rows(stream, x, ids.x_rows, pairs, gemm_order(stream, first.gate));
   for (const PairList::Item& item : list.items) {
     add(item.weights->gate, buffers.gate, item);
     add(item.weights->up, buffers.up, item);
   }
   run_gemm_groups(stream, groups, in);
-  const PreparedRows hidden = prepare_rows(stream, buffers.up, buffers.gate, 1, order);
+  const PreparedRows hidden =
+      prepare_rows(stream, buffers.up, buffers.gate, 1, gemm_order(stream, first.down));
   groups.clear();
   for (const PairList::Item& item : list.items) {
     add(item.weights->down, pair_out, item)->out_ids = ids.pairs + item.first;

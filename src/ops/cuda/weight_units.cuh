@@ -34,6 +34,13 @@ __device__ inline uint32_t fma_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
   return result;
 }
 
+// (a & mask) | bits, which the compiler would make two instructions of.
+__device__ inline uint32_t mask_or(uint32_t a, uint32_t mask, uint32_t bits) {
+  uint32_t result;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(result) : "r"(a), "r"(mask), "r"(bits));
+  return result;
+}
+
 __device__ inline uint32_t load_u32(const uint8_t* bytes) {
   return *reinterpret_cast<const uint32_t*>(bytes);
 }
@@ -67,11 +74,11 @@ __device__ inline void decode_narrow(uint32_t low, uint32_t high, uint32_t (&pai
   for (int j = 0; j < 4; ++j) {
     uint32_t codes;
     if constexpr (kBits <= 4) {
-      codes = (low >> (j * kBits)) & kMask2;
+      codes = low >> (j * kBits);
     } else {
       codes = ((low >> (j * kBits)) & kMask) | (((high >> (j * kBits)) & kMask) << 16);
     }
-    pairs[j] = subtract_bf16x2(codes | 0x43004300u, kOffset | (kOffset << 16));
+    pairs[j] = subtract_bf16x2(mask_or(codes, kMask2, 0x43004300u), kOffset | (kOffset << 16));
   }
 }
 
