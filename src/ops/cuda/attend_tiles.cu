@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "ops/cuda/attend_wgmma.cuh"
 #include "ops/cuda/attention_kernels.h"
 
 namespace motley::cuda {
@@ -19,11 +20,23 @@ void launch(CudaStream& stream, const TilesCall& call, int kv_heads) {
   stream.check_launch("attend (tiles)");
 }
 
+template <int kDim>
+void launch_wgmma(CudaStream& stream, const TilesCall& call, int kv_heads) {
+  constexpr int kBytes = AttendShape<kDim>::kSharedBytes;
+  auto* kernel = attend_wgmma_kernel<kDim>;
+  stream.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
+              "attend");
+  const dim3 grid(grid_of(call.rows, kAttendRows / call.group), static_cast<unsigned>(kv_heads));
+  kernel<<<grid, kAttendThreads, kBytes, stream.handle()>>>(call);
+  stream.check_launch("attend (tiles)");
+}
+
 // The large tile needs the shared memory of data-centre parts.
 template <int kDim>
 void launch_dim(CudaStream& stream, const TilesCall& call, int kv_heads) {
   const int capability = stream.compute_capability();
-  if (capability == 90 || capability == 100) return launch<kDim, 8, 64>(stream, call, kv_heads);
+  if (capability == 90) return launch_wgmma<kDim>(stream, call, kv_heads);
+  if (capability == 100) return launch<kDim, 8, 64>(stream, call, kv_heads);
   launch<kDim, 4, 32>(stream, call, kv_heads);
 }
 
