@@ -11,8 +11,8 @@
 namespace motley::cuda {
 
 inline constexpr int kAttendThreads = 384;
-inline constexpr int kAttendRows = 128;     // (token, query head) pairs
-inline constexpr int kAttendLoaders = 128;  // threads after the multiplying ones
+inline constexpr int kAttendRows = 128;    // (token, query head) pairs
+inline constexpr int kAttendLoaders = 64;  // threads that load keys, and as many for values
 inline constexpr int kAttendMultipliers = 256;
 inline constexpr int kTileKeys = 64;
 
@@ -71,50 +71,55 @@ template <int kDim>
 __device__ inline void issue_plane(const TilesCall& call, int kv_head, int plane, int first,
                                    int limit, uint8_t* target) {
   constexpr int kChunks = kDim / 8;
-  const int thread = static_cast<int>(threadIdx.x) - kAttendMultipliers;
+  constexpr int kStep = kAttendLoaders / kChunks;
+  const int thread = static_cast<int>(threadIdx.x) % kAttendLoaders;
   const int chunk = thread % kChunks;
   const int64_t at =
       (2 * kv_head + plane) * int64_t{call.tokens_per_page} * kDim + int64_t{chunk} * 8;
-  const bool one_page = call.tokens_per_page % kTileKeys == 0;
-  const std::byte* page = call.pages[first / call.tokens_per_page];
-#pragma unroll 4
-  for (int key = thread / kChunks; key < kTileKeys; key += kAttendLoaders / kChunks) {
+  const auto page_of = [&](int token) {
+    return reinterpret_cast<const __nv_bfloat16*>(call.pages[token / call.tokens_per_page]) + at;
+  };
+  if (call.tokens_per_page % kTileKeys == 0 && first + kTileKeys <= limit) {
+    const __nv_bfloat16* source =
+        page_of(first) + int64_t{first % call.tokens_per_page + thread / kChunks} * kDim;
+#pragma unroll
+    for (int key = 0; key < kTileKeys; key += kStep) {
+      copy_async_16(target + piece_offset(kTileKeys, key + thread / kChunks, chunk),
+                    source + key * kDim, 16);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int key = thread / kChunks; key < kTileKeys; key += kStep) {
     const int token = min(first + key, limit - 1);
-    if (!one_page) page = call.pages[token / call.tokens_per_page];
-    const int in_page = one_page ? token - first / call.tokens_per_page * call.tokens_per_page
-                                 : token % call.tokens_per_page;
-    const auto* source =
-        reinterpret_cast<const __nv_bfloat16*>(page) + at + int64_t{in_page} * kDim;
-    copy_async_16(target + piece_offset(kTileKeys, key, chunk), source,
+    copy_async_16(target + piece_offset(kTileKeys, key, chunk),
+                  page_of(token) + int64_t{token % call.tokens_per_page} * kDim,
                   first + key < limit ? 16 : 0);
   }
-  copy_async_commit();
 }
 
-// The loading warpgroup. What it copies counts as landed once the copies after it are under way.
+// Half of the loading warpgroup, for keys or for values.
 template <int kDim>
 __device__ inline void load_tiles(const TilesCall& call, int kv_head, int limit, int tiles,
                                   uint8_t* slots, const AttendBarriers& barriers) {
-  using Shape = AttendShape<kDim>;
-  uint32_t landed = 0;
-  for (int i = 0; i < 2 * tiles; ++i) {
-    const int tile = i / 2;
-    const int plane = i % 2;
+  const int plane = (static_cast<int>(threadIdx.x) - kAttendMultipliers) / kAttendLoaders;
+  for (int tile = 0; tile < tiles; ++tile) {
     const int slot = tile % 2;
-    const int parity = tile / 2 % 2 ^ 1;
-    barrier_wait(plane == 0 ? barriers.keys_empty(slot) : barriers.values_empty(slot), parity);
+    barrier_wait(plane == 0 ? barriers.keys_empty(slot) : barriers.values_empty(slot),
+                 tile / 2 % 2 ^ 1);
     issue_plane<kDim>(call, kv_head, plane, tile * kTileKeys, limit,
-                      slots + (2 * slot + plane) * Shape::kTileBytes);
-    if (i > 0) {
-      copy_async_wait<1>();
-      fence_for_wgmma();
-      barrier_arrive(landed);
-    }
-    landed = plane == 0 ? barriers.keys_full(slot) : barriers.values_full(slot);
+                      slots + (2 * slot + plane) * AttendShape<kDim>::kTileBytes);
+    copy_async_commit();
+    copy_async_wait<0>();
+    fence_for_wgmma();
+    barrier_arrive(plane == 0 ? barriers.keys_full(slot) : barriers.values_full(slot));
   }
-  copy_async_wait<0>();
-  fence_for_wgmma();
-  if (tiles > 0) barrier_arrive(landed);
+}
+
+__device__ inline float fast_exp2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
 }
 
 // Scores of a tile to probabilities; `out` is rescaled to the new maximum. kMasked: some row does
@@ -137,12 +142,12 @@ __device__ inline void softmax_tile(int first, RunningRows& rows, float (&s)[kTi
     }
     maximum = quad_max(maximum);
     const float base = maximum == -INFINITY ? 0.0f : maximum;
-    const float rescale = exp2f(rows.maximum[half] - base);
+    const float rescale = fast_exp2(rows.maximum[half] - base);
     float sum = 0;
 #pragma unroll
     for (int n = 0; n < kTileKeys / 4; ++n) {
       float& score = s[n / 2 * 4 + 2 * half + n % 2];
-      score = exp2f(score - base);
+      score = fast_exp2(score - base);
       sum += score;
     }
     rows.sum[half] = rows.sum[half] * rescale + quad_sum(sum);

@@ -11,7 +11,7 @@ constexpr int kThreads = 128;
 struct Prepare {
   ConstRows x;
   ConstRows gate;      // data may be null
-  const int32_t* ids;  // null: every row in its place
+  const int32_t* ids;  // of gather_kernel
   __nv_bfloat16* pieces;
   float* sums;
   int64_t piece_stride;
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(Prepare call) {
   const int unit = static_cast<int>(blockIdx.y) * kThreads + static_cast<int>(threadIdx.x);
   const int64_t row = blockIdx.x;
   float values[8];
-  load_unit(call, call.ids == nullptr ? row : call.ids[row], unit * 8, values);
+  load_unit(call, row, unit * 8, values);
   float sum = 0;
   const bool inside = unit * 8 < call.padded_cols;
 #pragma unroll
@@ -105,6 +105,19 @@ __global__ void __launch_bounds__(kThreads) prepare_kernel(Prepare call) {
   sum += __shfl_xor_sync(kFullWarp, sum, 1);
   sum += __shfl_xor_sync(kFullWarp, sum, 2);
   if (inside && unit % 4 == 0) call.sums[row * (call.padded_cols / 32) + unit / 4] = sum;
+}
+
+// Row ids[i] of rows in kChunkMajor order to row i, a block each.
+template <RowOrder kOrder>
+__global__ void __launch_bounds__(kThreads) gather_kernel(Prepare call, const uint4* from) {
+  const int64_t row = blockIdx.x;
+  const int units = call.padded_cols / 8;
+  const uint4* source = from + int64_t{call.ids[row]} * units;
+  auto* out = reinterpret_cast<uint4*>(call.pieces);
+#pragma unroll 4
+  for (int unit = static_cast<int>(threadIdx.x); unit < units; unit += kThreads) {
+    out[chunk_place<kOrder>(call, row, unit)] = source[unit];
+  }
 }
 
 template <int kPieces>
@@ -156,10 +169,30 @@ PreparedRows prepare_rows(CudaStream& stream, const ConstTensorView& x, const Co
 
 PreparedRows gather_rows(CudaStream& stream, const ConstTensorView& x, const int32_t* ids,
                          int64_t rows, RowOrder order) {
+  // Rounded once, then copied: a row goes to several places.
+  const PreparedRows once = prepare_rows(stream, x, {}, 1, RowOrder::kChunkMajor);
+  PreparedRows result;
+  result.rows = rows;
+  result.padded_cols = once.padded_cols;
+  result.piece_stride = rows * once.padded_cols;
+  const int64_t read_ahead = order == RowOrder::kTileMajor ? kTileReadAhead * 64 : 0;
+  auto* pieces = stream.scratch().allocate<__nv_bfloat16>(result.piece_stride + read_ahead);
+  result.pieces = pieces;
+  if (rows == 0) return result;
   Prepare call{};
-  call.x = rows_of(x);
   call.ids = ids;
-  return prepare(stream, call, rows, x.cols(), 1, order);
+  call.pieces = pieces;
+  call.rows = rows;
+  call.padded_cols = static_cast<int>(result.padded_cols);
+  const auto* from = reinterpret_cast<const uint4*>(once.pieces);
+  const auto blocks = static_cast<unsigned>(rows);
+  if (order == RowOrder::kTileMajor) {
+    gather_kernel<RowOrder::kTileMajor><<<blocks, kThreads, 0, stream.handle()>>>(call, from);
+  } else {
+    gather_kernel<RowOrder::kChunkMajor><<<blocks, kThreads, 0, stream.handle()>>>(call, from);
+  }
+  stream.check_launch("gather_rows");
+  return result;
 }
 
 }  // namespace motley::cuda
