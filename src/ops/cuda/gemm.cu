@@ -81,12 +81,46 @@ GemmCall call_of(const WeightMatrix& weights, const PreparedRows& x, const Tenso
   call.code_stride = weights.codes.row_bytes;
   call.scale_stride = weights.scales.row_bytes;
   call.rows = static_cast<int>(weights.rows);
+  call.w_tiles = static_cast<int>(divide_up(weights.rows, kTileW));
   call.cols = static_cast<int>(weights.cols);
   const int group_size = weights.affine.group_size;
   call.group_log2 = group_size == 32 ? 5 : group_size == 64 ? 6 : 7;
   call.group_count = static_cast<int>(weights.cols / group_size);
   call.scales_are_f16 = weights.scale_dtype == DType::kF16;
   return call;
+}
+
+void launch_groups(CudaStream& stream, std::span<const GemmGroup> groups, GemmCall call) {
+  const bool wgmma = takes_wgmma(stream, groups[0].weights);
+  std::vector<GemmItem> items;
+  std::array<std::vector<GemmTile>, kWgmmaMaxUnits + 1> tiles;  // by units
+  for (const GemmGroup& group : groups) {
+    for (int32_t first = 0; first < group.count;) {
+      const int units = tile_units(group.weights, wgmma, group.count - first);
+      tiles[static_cast<size_t>(units)].push_back({static_cast<int32_t>(items.size()), first});
+      first += units * unit_rows(wgmma);
+    }
+    GemmItem item = item_of(group.weights, group.y);
+    if (call.hidden != nullptr) {
+      const GemmItem up = item_of(group.up, {});
+      item.up_codes = up.codes;
+      item.up_scales = up.scales;
+      item.up_biases = up.biases;
+    }
+    item.out_ids = group.out_ids;
+    item.first_x = group.first_x;
+    item.first_out = group.first_out;
+    item.count = group.count;
+    items.push_back(item);
+  }
+  call.items = stream.upload<GemmItem>(items);
+  for (size_t units = tiles.size() - 1; units > 0; --units) {
+    if (tiles[units].empty()) continue;
+    call.tiles = stream.upload<GemmTile>(tiles[units]);
+    call.x_tiles = static_cast<int>(tiles[units].size());
+    launch_format(stream, groups[0].weights, call, static_cast<int>(units));
+  }
+  stream.check_launch("experts (tiles)");
 }
 
 }  // namespace
@@ -123,31 +157,28 @@ void run_gemm(CudaStream& stream, const WeightMatrix& weights, const PreparedRow
 
 void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, const PreparedRows& x) {
   if (groups.empty()) return;
-  const bool wgmma = takes_wgmma(stream, groups[0].weights);
-  std::vector<GemmItem> items;
-  std::array<std::vector<GemmTile>, kWgmmaMaxUnits + 1> tiles;  // by units
-  for (const GemmGroup& group : groups) {
-    for (int32_t first = 0; first < group.count;) {
-      const int units = tile_units(group.weights, wgmma, group.count - first);
-      tiles[static_cast<size_t>(units)].push_back({static_cast<int32_t>(items.size()), first});
-      first += units * unit_rows(wgmma);
-    }
-    GemmItem item = item_of(group.weights, group.y);
-    item.out_ids = group.out_ids;
-    item.first_x = group.first_x;
-    item.first_out = group.first_out;
-    item.count = group.count;
-    items.push_back(item);
-  }
-  GemmCall call = call_of(groups[0].weights, x, groups[0].y);
-  call.items = stream.upload<GemmItem>(items);
-  for (size_t units = tiles.size() - 1; units > 0; --units) {
-    if (tiles[units].empty()) continue;
-    call.tiles = stream.upload<GemmTile>(tiles[units]);
-    call.x_tiles = static_cast<int>(tiles[units].size());
-    launch_format(stream, groups[0].weights, call, static_cast<int>(units));
-  }
-  stream.check_launch("experts (tiles)");
+  launch_groups(stream, groups, call_of(groups[0].weights, x, groups[0].y));
+}
+
+bool gemm_takes_gated(const CudaStream& stream, const WeightMatrix& weights) {
+  return takes_wgmma(stream, weights);
+}
+
+PreparedRows run_gemm_gated(CudaStream& stream, std::span<const GemmGroup> groups,
+                            const PreparedRows& x, int64_t rows) {
+  PreparedRows hidden;
+  hidden.rows = rows;
+  hidden.padded_cols = divide_up(groups[0].weights.rows, kColumnPad) * kColumnPad;
+  hidden.piece_stride = rows * hidden.padded_cols;
+  auto* pieces =
+      stream.scratch().allocate<__nv_bfloat16>(hidden.piece_stride + kTileReadAhead * kTileK);
+  hidden.pieces = pieces;
+  GemmCall call = call_of(groups[0].weights, x, {});
+  call.w_tiles = static_cast<int>(hidden.padded_cols / kTileK);
+  call.hidden = pieces;
+  call.hidden_rows = rows;
+  launch_groups(stream, groups, call);
+  return hidden;
 }
 
 }  // namespace motley::cuda

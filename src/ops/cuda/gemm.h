@@ -24,11 +24,15 @@ RowOrder gemm_order(const CudaStream& stream, const WeightMatrix& weights);
 void run_gemm(CudaStream& stream, const WeightMatrix& weights, const PreparedRows& x,
               const TensorView& y);
 
+// Whether run_gemm_gated takes W on this device.
+bool gemm_takes_gated(const CudaStream& stream, const WeightMatrix& weights);
+
 // One expert's rows: rows first_x + i of x, i < count, into rows out_ids[i] (or first_out + i) of
 // y. out_ids is device memory.
 struct GemmGroup {
   WeightMatrix weights;
-  TensorView y;
+  WeightMatrix up;  // run_gemm_gated only
+  TensorView y;     // run_gemm_groups only
   const int32_t* out_ids = nullptr;
   int32_t first_x = 0;  // a multiple of kGemmGroupAlign
   int32_t first_out = 0;
@@ -38,5 +42,10 @@ inline constexpr int32_t kGemmGroupAlign = 8;
 
 // All groups have one format and one shape.
 void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, const PreparedRows& x);
+
+// silu(x W^T) * (x up^T) of all groups as rows for another product: row first_out + i, a multiple
+// of kGemmGroupAlign and i. `rows` of them, those of no group are undefined. Scratch of `stream`.
+PreparedRows run_gemm_gated(CudaStream& stream, std::span<const GemmGroup> groups,
+                            const PreparedRows& x, int64_t rows);
 
 }  // namespace motley::cuda

@@ -82,12 +82,15 @@ __device__ inline WgmmaScaleRows find_scale_rows(const GemmCall& call, const Gem
   WgmmaScaleRows rows{};
   if constexpr (kBits != kPlainBits) {
     const int row =
-        place.w0 + static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+        static_cast<int>(threadIdx.x) / 32 * 16 + static_cast<int>(threadIdx.x) % 32 / 4;
+    const bool gated = place.item.up_codes != nullptr;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const int64_t at = min(row + 8 * i, call.rows - 1) * call.scale_stride;
-      rows.scale[i] = place.item.scales + at;
-      rows.bias[i] = place.item.biases + at;
+      const int w_row = place.w0 + (gated ? gated_row(row) : row + 8 * i);
+      const int64_t at = min(w_row, call.rows - 1) * call.scale_stride;
+      const bool up = gated && i == 1;
+      rows.scale[i] = (up ? place.item.up_scales : place.item.scales) + at;
+      rows.bias[i] = (up ? place.item.up_biases : place.item.biases) + at;
     }
   }
   return rows;
@@ -214,6 +217,33 @@ __device__ inline void store_wgmma(const GemmCall& call, const GemmPlace& place,
   }
 }
 
+// silu(gate) * up to the hidden rows. Lanes g and g + 4 hold two elements of a word of two rows
+// each, and each gets both of one row: four lanes store a chunk.
+template <int kXRows>
+__device__ inline void store_gated(const GemmCall& call, const GemmPlace& place,
+                                   const float (&c)[kXRows / 2]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const bool inside = place.w0 + gated_row(warp * 16 + lane / 4) < call.rows;
+  const bool upper = lane >= 16;
+  auto* hidden = reinterpret_cast<uint32_t*>(call.hidden) +
+                 place.w0 / kTileK * call.hidden_rows * (kTileK / 2) + lane / 4 % 4;
+#pragma unroll
+  for (int n = 0; n < kXRows / 8; ++n) {
+    float value[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      value[j] = inside ? c[4 * n + 2 + j] * silu(c[4 * n + j]) : 0.0f;
+    }
+    const float other = __shfl_xor_sync(kFullWarp, upper ? value[0] : value[1], 16);
+    const uint32_t pair = upper ? pack_bf16(other, value[1]) : pack_bf16(value[0], other);
+    const int index = place.first + n * 8 + lane % 4 * 2 + (upper ? 1 : 0);
+    if (index >= place.item.count) continue;
+    const int row = place.item.first_out + index;
+    hidden[row * (kTileK / 2) + ((warp ^ (row % 8)) * 4)] = pair;
+  }
+}
+
 // An even number: x has zeros past its end.
 __device__ inline int wgmma_stages(int cols) {
   return (cols + 2 * kTileK - 1) / (2 * kTileK) * 2;
@@ -291,7 +321,11 @@ __device__ inline void multiply_tiles(const GemmCall& call, int w_tiles, int til
     const GemmPlace next = find_place(call, ahead / w_tiles, ahead % w_tiles, kXRows);
     rows = find_scale_rows<kBits>(call, next);
     load_wgmma_scales<kBits>(call, rows, 0, first);
-    store_wgmma<kXRows>(call, place, c);
+    if (call.hidden != nullptr) {
+      store_gated<kXRows>(call, place, c);
+    } else {
+      store_wgmma<kXRows>(call, place, c);
+    }
     place = next;
   }
 }
@@ -342,7 +376,7 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
     barrier_init_done();
   }
   __syncthreads();
-  const int w_tiles = (call.rows + kTileW - 1) / kTileW;
+  const int w_tiles = call.w_tiles;
   const int tiles = call.x_tiles * w_tiles;
   if (threadIdx.x >= kWgmmaMultipliers) {
     give_registers<40>();

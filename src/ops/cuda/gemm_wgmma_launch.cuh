@@ -13,7 +13,7 @@ void launch_gemm_units(CudaStream& stream, const GemmCall& call) {
   auto* kernel = gemm_wgmma_kernel<kBits, kUnits>;
   stream.note(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes),
               "gemm");
-  const int tiles = call.x_tiles * ((call.rows + kTileW - 1) / kTileW);
+  const int tiles = call.x_tiles * call.w_tiles;
   const int blocks = std::min(tiles, stream.multiprocessors());
   kernel<<<static_cast<unsigned>(blocks), kWgmmaThreads, kBytes, stream.handle()>>>(call);
 }

@@ -138,28 +138,61 @@ void experts_rows(CudaStream& stream, const ConstTensorView& x, const PairList& 
                      list.max_count);
 }
 
-void experts_tiles(CudaStream& stream, const ConstTensorView& x, const PairList& list,
-                   const PairBuffers& buffers, const TensorView& pair_out) {
-  const PairIds ids = upload_ids(stream, list);
+std::vector<GemmGroup> list_groups(const PairList& list) {
+  std::vector<GemmGroup> groups(list.items.size());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups[i].first_x = list.items[i].first;
+    groups[i].first_out = list.items[i].first;
+    groups[i].count = list.items[i].count;
+  }
+  return groups;
+}
+
+// Gate and up in one product, which leaves the rows that down takes.
+PreparedRows gated_rows(CudaStream& stream, const PairList& list, const PreparedRows& x) {
+  std::vector<GemmGroup> groups = list_groups(list);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups[i].weights = list.items[i].weights->gate;
+    groups[i].up = list.items[i].weights->up;
+  }
+  return run_gemm_gated(stream, groups, x, static_cast<int64_t>(list.pairs.size()));
+}
+
+PreparedRows separate_rows(CudaStream& stream, const PairList& list, const PreparedRows& x,
+                           const PairBuffers& buffers) {
   std::vector<GemmGroup> groups;
-  const auto add = [&groups](const WeightMatrix& weights, const TensorView& y,
-                             const PairList::Item& item) {
-    groups.push_back({weights, y, nullptr, item.first, item.first, item.count});
-    return &groups.back();
-  };
+  for (const PairList::Item& item : list.items) {
+    groups.push_back(
+        {item.weights->gate, {}, buffers.gate, nullptr, item.first, item.first, item.count});
+    groups.push_back(
+        {item.weights->up, {}, buffers.up, nullptr, item.first, item.first, item.count});
+  }
+  run_gemm_groups(stream, groups, x);
+  const RowOrder order = gemm_order(stream, list.items[0].weights->down);
+  return prepare_rows(stream, buffers.up, buffers.gate, 1, order);
+}
+
+PairBuffers make_buffers(CudaStream& stream, const PairList& list) {
+  const auto pairs = static_cast<int64_t>(list.pairs.size());
+  const int64_t intermediate = list.items[0].weights->gate.rows;
+  return {scratch_view(stream, DType::kF32, {pairs, intermediate}),
+          scratch_view(stream, DType::kF32, {pairs, intermediate})};
+}
+
+void experts_tiles(CudaStream& stream, const ConstTensorView& x, const PairList& list,
+                   const TensorView& pair_out) {
+  const PairIds ids = upload_ids(stream, list);
   const auto pairs = static_cast<int64_t>(list.pairs.size());
   const ExpertWeights& first = *list.items[0].weights;
   const PreparedRows in = gather_rows(stream, x, ids.x_rows, pairs, gemm_order(stream, first.gate));
-  for (const PairList::Item& item : list.items) {
-    add(item.weights->gate, buffers.gate, item);
-    add(item.weights->up, buffers.up, item);
-  }
-  run_gemm_groups(stream, groups, in);
-  const PreparedRows hidden =
-      prepare_rows(stream, buffers.up, buffers.gate, 1, gemm_order(stream, first.down));
-  groups.clear();
-  for (const PairList::Item& item : list.items) {
-    add(item.weights->down, pair_out, item)->out_ids = ids.pairs + item.first;
+  const bool gated = gemm_takes_gated(stream, first.gate) && gemm_takes_gated(stream, first.down);
+  const PreparedRows hidden = gated ? gated_rows(stream, list, in)
+                                    : separate_rows(stream, list, in, make_buffers(stream, list));
+  std::vector<GemmGroup> groups = list_groups(list);
+  for (size_t i = 0; i < groups.size(); ++i) {
+    groups[i].weights = list.items[i].weights->down;
+    groups[i].y = pair_out;
+    groups[i].out_ids = ids.pairs + list.items[i].first;
   }
   run_gemm_groups(stream, groups, hidden);
 }
@@ -192,17 +225,13 @@ void experts(Stream& any, const ConstTensorView& x, RowCounts counts, int expert
     const PairList list = list_pairs(work, experts_per_token, limits[role], limits[role + 1],
                                      tiles ? kGemmGroupAlign : 1);
     if (list.items.empty()) continue;
-    const auto pairs = static_cast<int64_t>(list.pairs.size());
-    const int64_t intermediate = list.items[0].weights->gate.rows;
-    const PairBuffers buffers{scratch_view(stream, DType::kF32, {pairs, intermediate}),
-                              scratch_view(stream, DType::kF32, {pairs, intermediate})};
     const ConstTensorView rows = x.slice_rows(0, limits[role + 1]);
     if (!one_shape(list, tiles ? gemm_takes : matvec_takes)) {
-      experts_scalar(stream, rows, list, buffers, pair_out);
+      experts_scalar(stream, rows, list, make_buffers(stream, list), pair_out);
     } else if (tiles) {
-      experts_tiles(stream, rows, list, buffers, pair_out);
+      experts_tiles(stream, rows, list, pair_out);
     } else {
-      experts_rows(stream, rows, list, buffers, pair_out, kProfile);
+      experts_rows(stream, rows, list, make_buffers(stream, list), pair_out, kProfile);
     }
   }
 }
