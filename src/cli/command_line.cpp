@@ -38,7 +38,9 @@ void bind(const VerbSpec& verb, Bound* bound) {
   }
   for (const ArgumentSpec& argument : verb.arguments) {
     CLI::Option* added = app.add_option(std::string(argument.name))->type_size(1);
-    added->expected(argument.repeatable ? -1 : 1)->allow_extra_args(argument.repeatable);
+    constexpr int kMostArguments = 10000;
+    added->expected(1, argument.repeatable ? kMostArguments : 1);
+    added->allow_extra_args(argument.repeatable);
     bound->arguments.push_back(added);
   }
 }

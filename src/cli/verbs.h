@@ -13,6 +13,7 @@
   VERB(run)                \
   VERB(inspect)            \
   VERB(plan)               \
+  VERB(doctor)             \
   VERB(verify)             \
   VERB(tokenize)           \
   VERB(template)           \
