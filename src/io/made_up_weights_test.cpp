@@ -22,6 +22,7 @@ Result<MadeUp> make(Context& context, const TestModelOptions& options, int64_t m
   write_model(TestModel(options), directory);
   MOTLEY_ASSIGN_OR_RETURN(OpenedModel model, open_model(context, directory.path()));
   std::vector<MadeUpTensor> tensors;
+  tensors.reserve(model.spec.tensors.size());
   for (size_t i = 0; i < model.spec.tensors.size(); ++i) {
     tensors.push_back({{static_cast<int32_t>(i)}, most_rows, most_copies});
   }

@@ -46,6 +46,7 @@ std::vector<fs::path> candidates(const fs::path& path) {
   constexpr size_t kMostFiles = 16;
   if (found.size() > kMostFiles) found.resize(kMostFiles);
   std::vector<fs::path> paths;
+  paths.reserve(found.size());
   for (auto& [size, file] : found) paths.push_back(std::move(file));
   return paths;
 }
@@ -138,7 +139,9 @@ Finding judge_drive(const DriveFacts& facts) {
   const double best = probe.best_bytes_per_second();
   finding.meaning =
       fmt::format("a model that reads 1 GB a token decodes at {:.1f} tok/s at most", best * 1e-9);
-  if (facts.is_sample) {
+  if (facts.file_system == "tmpfs") {
+    finding.meaning = "this is memory: a model streamed from here takes it twice";
+  } else if (facts.is_sample) {
     finding.meaning += "; measured on a file written just now, which the drive may still cache";
   }
   // Virtual drives often claim to rotate, so the rate has the last word.
@@ -203,6 +206,7 @@ Result<DriveFacts> examine_drive(const Clock& clock, FaultPoints& faults, const 
     }
   }
   std::vector<const File*> pointers;
+  pointers.reserve(files.size());
   for (const File& file : files) pointers.push_back(&file);
   if (const auto direct = DirectFile::open(faults, files.front()); direct.is_ok()) {
     facts.block_bytes = direct->block_bytes();

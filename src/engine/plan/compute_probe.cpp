@@ -117,6 +117,7 @@ class ComputeProbe {
         make_up_weights(context_, spec_, quantization, std::move(checkpoint), tensors()));
     weights_.emplace(std::move(weights));
     std::vector<std::vector<ExpertWeights>> pools;
+    pools.reserve(kinds_.size());
     for (size_t i = 0; i < kinds_.size(); ++i) pools.push_back(pool_of(i));
     store_.emplace(context_.clock, std::move(pools));
     decoder_.emplace(spec_, *weights_, *store_, options_.delta);

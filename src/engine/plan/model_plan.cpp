@@ -86,6 +86,7 @@ class Planner {
   // Reads records as a run would: the parts of an expert of the first layer that has some.
   Result<OpenedModel> probe_drive_of(OpenedModel opened) {
     say("drive");
+    ConfigJson config = std::move(opened.config);
     ModelSpec spec = opened.spec;
     QuantizationConfig quantization = opened.quantization;
     MOTLEY_ASSIGN_OR_RETURN(LoadedWeights places, locate_experts(std::move(opened)));
@@ -116,7 +117,7 @@ class Planner {
     } else {
       note("speed is not predicted: " + probed.status().message());
     }
-    return OpenedModel{.config = std::move(opened.config),
+    return OpenedModel{.config = std::move(config),
                        .spec = std::move(spec),
                        .quantization = std::move(quantization),
                        .generation = {},

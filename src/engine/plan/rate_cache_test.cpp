@@ -83,6 +83,7 @@ TEST(RateCache, ForgetsTheOldest) {
   const TemporaryDirectory directory;
   FaultPoints faults;
   std::vector<StoredRates> many;
+  many.reserve(64);
   for (int i = 0; i < 64; ++i) many.push_back(made_up(std::to_string(i)));
   ASSERT_TRUE(store_model_rates(faults, directory / "r", many, made_up("new")).is_ok());
   const std::vector<StoredRates> all = *load_model_rates(faults, directory / "r");
