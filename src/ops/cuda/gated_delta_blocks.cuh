@@ -22,13 +22,17 @@ struct DeltaKeys {
   uint8_t q[kDeltaBlock * kScanKey * 2];
 };
 
+// The diagonal tiles of -A for solve_tile of the scan.
+struct DeltaDiagonal {
+  // [tile][columns 2j, 2j + 1][t][row][2], rows 2t, 2t + 1, 8 + 2t, 9 + 2t
+  float entries[4][8][4][4][2];
+  float pair[4][8];  // row 2j + 1, column 2j
+};
+
 struct DeltaScores {
   uint8_t a[kDeltaBlock * kDeltaBlock * 2];  // -A, below the diagonal tiles of 16 x 16
   uint8_t p[kDeltaBlock * kDeltaBlock * 2];
-  // The diagonal tiles of -A for solve_tile of the scan: [tile][columns 2j, 2j + 1][t][row][2],
-  // rows 2t, 2t + 1, 8 + 2t, 9 + 2t.
-  float diagonal[4][8][4][4][2];
-  float pair[4][8];  // row 2j + 1, column 2j of a diagonal tile
+  DeltaDiagonal diagonal;
 };
 
 struct DeltaGates {

@@ -190,9 +190,9 @@ __device__ void store_scores(int row, int col, bool held, const float (&by_key)[
   if (row / 16 != col / 16) return;
   const int step = col % 16 / 2;
   const int slot = row % 2 + row / 8 % 2 * 2;
-  *reinterpret_cast<float2*>(scores.diagonal[row / 16][step][row % 8 / 2][slot]) =
+  *reinterpret_cast<float2*>(scores.diagonal.entries[row / 16][step][row % 8 / 2][slot]) =
       make_float2(a[0], a[1]);
-  if (row == col + 1) scores.pair[row / 16][step] = a[0];
+  if (row == col + 1) scores.diagonal.pair[row / 16][step] = a[0];
 }
 
 template <typename T>

@@ -1,9 +1,10 @@
 // The scan of the gated delta rule over blocks of 64 tokens, in the fast profile.
 //
-// A warp owns 16 columns of a head's state, for good: the transposed state S^T stays in registers
-// as accumulators, and what products read as operand A (S^T, U^T) are its own accumulators rounded
-// to bfloat16, so that warps meet only where a block's data arrive. Sums run over absolute rows of
-// the block in a fixed order (R5).
+// Four warps own 16 columns of a head's state each, for good: the transposed state S^T stays in
+// registers as accumulators, and what products read as operand A (S^T, U^T) are its own
+// accumulators rounded to bfloat16, so that warps meet only where a block's data arrive. They pass
+// both operands on to four other warps, which make the outputs while the state goes on. Sums run
+// over absolute rows of the block in a fixed order (R5).
 #include <algorithm>
 #include <vector>
 
@@ -13,8 +14,8 @@ namespace motley::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kThreads = 32 * kWarps;
-constexpr int kColumns = 16;  // of the state, per warp
+constexpr int kThreads = 32 * kWarps;  // of those that hold the state; as many make the outputs
+constexpr int kColumns = 16;           // of the state, per warp
 constexpr int kKeyTiles = kScanKey / 8;
 constexpr int kRowTiles = kDeltaBlock / 8;
 constexpr int64_t kScratchBytes = int64_t{256} << 20;
@@ -22,11 +23,42 @@ constexpr int64_t kScratchBytes = int64_t{256} << 20;
 constexpr int kBlockColumns = kWarps * kColumns;
 constexpr int kValuePitch = kBlockColumns + 4;  // free of bank conflicts as scale_rows reads it
 
+// What the scan of the state reads of a block.
 struct Stage {
-  DeltaKeys keys;
-  DeltaHead head;
+  uint8_t k[sizeof(DeltaKeys::k)];
+  uint8_t a[sizeof(DeltaScores::a)];
+  DeltaDiagonal diagonal;
+  DeltaGates gates;
   float value[kDeltaBlock][kValuePitch];  // v of the fresh rows, u of the carried ones
 };
+// What the outputs need of it.
+struct OutputStage {
+  uint8_t q[sizeof(DeltaKeys::q)];
+  uint8_t p[sizeof(DeltaScores::p)];
+  float from_start[kDeltaBlock];
+};
+// Operands of a block on their way from the one to the other, by warp.
+struct Handover {
+  uint4 state[kWarps][kKeyTiles / 2][32];
+  uint4 updates[kWarps][4][32];
+};
+constexpr int shared_bytes(int stages) {
+  return static_cast<int>(sizeof(Handover) +
+                          static_cast<size_t>(stages) * (sizeof(Stage) + sizeof(OutputStage)));
+}
+
+// Barriers: within the warps of one kind; between two warps, one by one.
+constexpr int kStateBarrier = 1;
+constexpr int kOutputBarrier = 2;
+constexpr int kReadyBarriers = 3;
+constexpr int kTakenBarriers = kReadyBarriers + kWarps;
+
+__device__ void meet(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ void announce(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
 
 // Accumulators [tile of 8 rows or keys][column g, rows 2t and 2t + 1; column g + 8, the same].
 using RowValues = float[kRowTiles][4];
@@ -40,6 +72,7 @@ struct Place {
   int block_column;  // the thread block's first
   int column;        // the lane's first; the other is 8 further
   int lane_row;      // 2t
+  int warp;          // of its kind
   bool values_aligned;
 };
 
@@ -49,7 +82,8 @@ __device__ Place find_place(const DeltaCall& call) {
   place.segment = call.segments[blockIdx.z];
   place.head = static_cast<int>(blockIdx.y);
   place.block_column = static_cast<int>(blockIdx.x) * kBlockColumns;
-  place.column = place.block_column + static_cast<int>(threadIdx.x) / 32 * kColumns + lane / 4;
+  place.warp = static_cast<int>(threadIdx.x) / 32 % kWarps;
+  place.column = place.block_column + place.warp * kColumns + lane / 4;
   place.lane_row = lane % 4 * 2;
   place.values_aligned = call.shape.value_head_dim % 4 == 0 && call.qkv.stride % 4 == 0 &&
                          place.segment.updates.stride % 4 == 0 &&
@@ -63,13 +97,13 @@ __device__ void issue_values(const DeltaCall& call, const Place& place, int bloc
   constexpr int kChunks = kBlockColumns / 4;
   const DeltaBlockRows rows = delta_block_rows(place.segment, block);
   const int dim = call.shape.value_head_dim;
-  const int col = static_cast<int>(threadIdx.x) % kChunks * 4;
+  const int thread = static_cast<int>(threadIdx.x) % kThreads;
+  const int col = thread % kChunks * 4;
   const int64_t at = int64_t{place.head} * dim + place.block_column + col;
   const int64_t first = int64_t{place.segment.first_row} + rows.done - rows.held;
   const float* v = call.qkv.data + 2 * int64_t{call.shape.key_heads} * call.shape.key_head_dim + at;
 #pragma unroll 4
-  for (int row = static_cast<int>(threadIdx.x) / kChunks; row < kDeltaBlock;
-       row += kThreads / kChunks) {
+  for (int row = thread / kChunks; row < kDeltaBlock; row += kThreads / kChunks) {
     const float* source =
         row < rows.held ? place.segment.updates.row(row) + at : v + (first + row) * call.qkv.stride;
     const int left = row < rows.rows ? dim - place.block_column - col : 0;
@@ -89,7 +123,7 @@ template <typename T>
 __device__ void issue_copy(const T& from, T& to) {
   const auto* source = reinterpret_cast<const uint8_t*>(&from);
   auto* target = reinterpret_cast<uint8_t*>(&to);
-  const int first = static_cast<int>(threadIdx.x) * 16;
+  const int first = static_cast<int>(threadIdx.x) % kThreads * 16;
 #pragma unroll
   for (int at = 0; at < static_cast<int>(sizeof(T)); at += kThreads * 16) {
     if (at + first < static_cast<int>(sizeof(T))) {
@@ -98,35 +132,71 @@ __device__ void issue_copy(const T& from, T& to) {
   }
 }
 
-__device__ void issue_stage(const DeltaCall& call, const DeltaBlocks& blocks, const Place& place,
-                            int block, Stage& target) {
+// What the two kinds of warps read of a block.
+struct BlockData {
+  const DeltaKeys* keys;
+  const DeltaHead* head;
+};
+
+__device__ BlockData find_block(const DeltaCall& call, const DeltaBlocks& blocks,
+                                const Place& place, int block) {
   const int key_head = place.head / (call.shape.value_heads / call.shape.key_heads);
   const int64_t number = int64_t{place.segment.first_block} + block;
-  issue_copy(blocks.keys[number * call.shape.key_heads + key_head], target.keys);
-  issue_copy(blocks.heads[number * call.shape.value_heads + place.head], target.head);
+  return {blocks.keys + number * call.shape.key_heads + key_head,
+          blocks.heads + number * call.shape.value_heads + place.head};
+}
+
+__device__ void issue(const DeltaCall& call, const DeltaBlocks& blocks, const Place& place,
+                      int block, Stage& target) {
+  const BlockData data = find_block(call, blocks, place, block);
+  issue_copy(data.keys->k, target.k);
+  issue_copy(data.head->scores.a, target.a);
+  issue_copy(data.head->scores.diagonal, target.diagonal);
+  issue_copy(data.head->gates, target.gates);
   issue_values(call, place, block, target);
   copy_async_commit();
 }
 
-// S^T k and S^T q of every row.
-__device__ void multiply_state(const DeltaKeys& keys, const StateValues& state, RowValues& by_key,
-                               RowValues& by_query) {
+__device__ void issue(const DeltaCall& call, const DeltaBlocks& blocks, const Place& place,
+                      int block, OutputStage& target) {
+  const BlockData data = find_block(call, blocks, place, block);
+  issue_copy(data.keys->q, target.q);
+  issue_copy(data.head->scores.p, target.p);
+  issue_copy(data.head->gates.from_start, target.from_start);
+  copy_async_commit();
+}
+
+// S^T as operand A for 16 keys.
+__device__ void pack_state(const StateValues& state, int step, uint32_t (&a)[4]) {
+  const float(&low)[4] = state[2 * step];
+  const float(&high)[4] = state[2 * step + 1];
+  a[0] = pack_bf16(low[0], low[1]);
+  a[1] = pack_bf16(low[2], low[3]);
+  a[2] = pack_bf16(high[0], high[1]);
+  a[3] = pack_bf16(high[2], high[3]);
+}
+
+// c += S^T k (or q) of every row, for 16 keys.
+__device__ void multiply_keys(const uint8_t* keys, int step, const uint32_t (&a)[4], RowValues& c) {
+#pragma unroll
+  for (int n = 0; n < kRowTiles; n += 2) {
+    uint32_t b[4];
+    load_columns<key_chunk>(keys, 8 * n, 16 * step, b);
+    mma_bf16(c[n], a[0], a[1], a[2], a[3], b[0], b[1]);
+    mma_bf16(c[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
+  }
+}
+
+// S^T k of every row; the operands go to the other warps too.
+__device__ void multiply_state(const Stage& stage, const StateValues& state, const Place& place,
+                               Handover& handover, RowValues& by_key) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int step = 0; step < kKeyTiles / 2; ++step) {
-    const float(&low)[4] = state[2 * step];
-    const float(&high)[4] = state[2 * step + 1];
-    const uint32_t a[4] = {pack_bf16(low[0], low[1]), pack_bf16(low[2], low[3]),
-                           pack_bf16(high[0], high[1]), pack_bf16(high[2], high[3])};
-#pragma unroll
-    for (int n = 0; n < kRowTiles; n += 2) {
-      uint32_t b[4];
-      load_columns<key_chunk>(keys.k, 8 * n, 16 * step, b);
-      mma_bf16(by_key[n], a[0], a[1], a[2], a[3], b[0], b[1]);
-      mma_bf16(by_key[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
-      load_columns<key_chunk>(keys.q, 8 * n, 16 * step, b);
-      mma_bf16(by_query[n], a[0], a[1], a[2], a[3], b[0], b[1]);
-      mma_bf16(by_query[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
-    }
+    uint32_t a[4];
+    pack_state(state, step, a);
+    handover.state[place.warp][step][lane] = make_uint4(a[0], a[1], a[2], a[3]);
+    multiply_keys(stage.k, step, a, by_key);
   }
 }
 
@@ -134,29 +204,27 @@ __device__ float2 pair_at(const float* values, int row) {
   return *reinterpret_cast<const float2*>(values + row);
 }
 
-// by_key becomes R = beta (v - e^G S^T k), by_query e^G S^T q.
-__device__ void scale_rows(const Stage& stage, const Place& place, RowValues& by_key,
-                           RowValues& by_query) {
-  const DeltaGates& gates = stage.head.gates;
+// by_key becomes R = beta (v - e^G S^T k).
+__device__ void make_right_side(const Stage& stage, const Place& place, RowValues& by_key) {
   const float* value = &stage.value[place.lane_row][place.column - place.block_column];
 #pragma unroll
   for (int n = 0; n < kRowTiles; ++n) {
-    const float2 beta = pair_at(gates.beta, 8 * n + place.lane_row);
-    const float2 decay = pair_at(gates.from_start, 8 * n + place.lane_row);
+    const float2 beta = pair_at(stage.gates.beta, 8 * n + place.lane_row);
+    const float2 decay = pair_at(stage.gates.from_start, 8 * n + place.lane_row);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float row_decay = i % 2 == 0 ? decay.x : decay.y;
       const float row_beta = i % 2 == 0 ? beta.x : beta.y;
       const float at = value[(8 * n + i % 2) * kValuePitch + i / 2 * 8];
       by_key[n][i] = row_beta * (at - row_decay * by_key[n][i]);
-      by_query[n][i] *= row_decay;
     }
   }
 }
 
 // Sixteen rows of the forward substitution, in place: two rows at a time go from the lane that
 // holds them to the three others of its columns. low: rows 2t, 2t + 1 of the tile; high: 8 more.
-__device__ void solve_tile(const DeltaScores& scores, int tile, float (&low)[4], float (&high)[4]) {
+__device__ void solve_tile(const DeltaDiagonal& diagonal, int tile, float (&low)[4],
+                           float (&high)[4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int j = 0; j < 8; ++j) {
@@ -169,8 +237,8 @@ __device__ void solve_tile(const DeltaScores& scores, int tile, float (&low)[4],
       first[c] = __shfl_sync(kFullWarp, own[2 * c], owner);
       second[c] = __shfl_sync(kFullWarp, own[2 * c + 1], owner);
     }
-    const float pair = scores.pair[tile][j];
-    const float* entries = &scores.diagonal[tile][j][lane % 4][0][0];
+    const float pair = diagonal.pair[tile][j];
+    const float* entries = &diagonal.entries[tile][j][lane % 4][0][0];
     const float4 upper = *reinterpret_cast<const float4*>(entries);
     const float4 lower = *reinterpret_cast<const float4*>(entries + 4);
 #pragma unroll
@@ -203,33 +271,34 @@ __device__ void multiply_tokens(const uint8_t* matrix, int tile, int from, const
   mma_bf16(c[2 * tile + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
 }
 
-// R becomes U; also as operands, plain and decayed to the block's end. out += U^T P^T.
-__device__ void solve(const DeltaHead& head, const Place& place, RowValues& rows, RowValues& out,
+// R becomes U; as operands, plain for the other warps and decayed to the block's end.
+__device__ void solve(const Stage& stage, const Place& place, Handover& handover, RowValues& rows,
                       Operands& decayed) {
   Operands plain;
   const float2 one = make_float2(1.0f, 1.0f);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int tile = 0; tile < 4; ++tile) {
     float(&low)[4] = rows[2 * tile];
     float(&high)[4] = rows[2 * tile + 1];
 #pragma unroll
     for (int from = 0; from < tile; ++from) {
-      multiply_tokens(head.scores.a, tile, from, plain[from], rows);
-      multiply_tokens(head.scores.p, tile, from, plain[from], out);
+      multiply_tokens(stage.a, tile, from, plain[from], rows);
     }
-    solve_tile(head.scores, tile, low, high);
+    solve_tile(stage.diagonal, tile, low, high);
     pack_rows(low, high, one, one, plain[tile]);
+    handover.updates[place.warp][tile][lane] =
+        make_uint4(plain[tile][0], plain[tile][1], plain[tile][2], plain[tile][3]);
     const int row = 16 * tile + place.lane_row;
-    pack_rows(low, high, pair_at(head.gates.to_end, row), pair_at(head.gates.to_end, row + 8),
+    pack_rows(low, high, pair_at(stage.gates.to_end, row), pair_at(stage.gates.to_end, row + 8),
               decayed[tile]);
-    multiply_tokens(head.scores.p, tile, tile, plain[tile], out);
   }
 }
 
 // S^T <- e^G_63 S^T + U^T K.
 __device__ void fold(const Stage& stage, const Operands& decayed, StateValues& state) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const float end = stage.head.gates.end;
+  const float end = stage.gates.end;
 #pragma unroll
   for (int n = 0; n < kKeyTiles; ++n) {
 #pragma unroll
@@ -242,7 +311,7 @@ __device__ void fold(const Stage& stage, const Operands& decayed, StateValues& s
     for (int n = 0; n < kKeyTiles; n += 2) {
       uint32_t b[4];
       load_matrix_x4_transposed(
-          b, shared_address(stage.keys.k) +
+          b, shared_address(stage.k) +
                  static_cast<uint32_t>(key_chunk(16 * from + lane % 16, n + lane / 16)));
       mma_bf16(state[n], a[0], a[1], a[2], a[3], b[0], b[1]);
       mma_bf16(state[n + 1], a[0], a[1], a[2], a[3], b[2], b[3]);
@@ -267,21 +336,64 @@ __device__ void store_rows(const DeltaCall& call, const Place& place, const Delt
 }
 
 __device__ void run_block(const DeltaCall& call, const Place& place, int block, const Stage& stage,
-                          StateValues& state) {
+                          Handover& handover, StateValues& state) {
   RowValues rows = {};
-  RowValues out = {};
-  multiply_state(stage.keys, state, rows, out);
-  scale_rows(stage, place, rows, out);
+  if (block > 0) meet(kTakenBarriers + place.warp, 64);
+  multiply_state(stage, state, place, handover, rows);
+  make_right_side(stage, place, rows);
   Operands decayed;
-  solve(stage.head, place, rows, out, decayed);
+  solve(stage, place, handover, rows, decayed);
+  announce(kReadyBarriers + place.warp, 64);
   const DeltaBlockRows here = delta_block_rows(place.segment, block);
-  const int64_t first = int64_t{place.segment.first_row} + here.done - here.held;
-  store_rows(call, place, here, out, call.out.data + first * call.out.stride, call.out.stride);
   if (here.rows == kDeltaBlock) {
     fold(stage, decayed, state);
   } else {
     store_rows(call, place, here, rows, place.segment.updates.data, place.segment.updates.stride);
   }
+}
+
+// out = e^G S^T q + U^T P^T of a block.
+__device__ void make_outputs(const DeltaCall& call, const Place& place, int block, bool last,
+                             const OutputStage& stage, const Handover& handover) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  uint4 state[kKeyTiles / 2];
+  Operands updates;
+  meet(kReadyBarriers + place.warp, 64);
+#pragma unroll
+  for (int step = 0; step < kKeyTiles / 2; ++step) {
+    state[step] = handover.state[place.warp][step][lane];
+  }
+#pragma unroll
+  for (int tile = 0; tile < 4; ++tile) {
+    const uint4 words = handover.updates[place.warp][tile][lane];
+    updates[tile][0] = words.x;
+    updates[tile][1] = words.y;
+    updates[tile][2] = words.z;
+    updates[tile][3] = words.w;
+  }
+  if (!last) announce(kTakenBarriers + place.warp, 64);
+  RowValues out = {};
+#pragma unroll
+  for (int step = 0; step < kKeyTiles / 2; ++step) {
+    const uint32_t a[4] = {state[step].x, state[step].y, state[step].z, state[step].w};
+    multiply_keys(stage.q, step, a, out);
+  }
+#pragma unroll
+  for (int n = 0; n < kRowTiles; ++n) {
+    const float2 decay = pair_at(stage.from_start, 8 * n + place.lane_row);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[n][i] *= i % 2 == 0 ? decay.x : decay.y;
+  }
+#pragma unroll
+  for (int tile = 0; tile < 4; ++tile) {
+#pragma unroll
+    for (int from = 0; from <= tile; ++from) {
+      multiply_tokens(stage.p, tile, from, updates[from], out);
+    }
+  }
+  const DeltaBlockRows here = delta_block_rows(place.segment, block);
+  const int64_t first = int64_t{place.segment.first_row} + here.done - here.held;
+  store_rows(call, place, here, out, call.out.data + first * call.out.stride, call.out.stride);
 }
 
 // Moves the warp's columns of the state between memory and the accumulators.
@@ -306,28 +418,49 @@ __device__ void move_state(const DeltaCall& call, const Place& place, StateValue
   }
 }
 
-// Grid: (groups of kWarps * kColumns columns, value heads, segments). stages: 1 or 2.
-__global__ void __launch_bounds__(kThreads, 1)
-    scan_kernel(const __grid_constant__ DeltaCall call, DeltaBlocks data, int stages) {
-  extern __shared__ __align__(128) uint8_t storage[];
-  auto* ring = reinterpret_cast<Stage*>(storage);
-  const Place place = find_place(call);
+// Blocks one after the other through one or two slots; `work` is given each with its slot.
+template <typename Slot, typename Work>
+__device__ void for_each_block(const DeltaCall& call, const DeltaBlocks& data, const Place& place,
+                               int stages, int barrier, Slot (&slots)[2], Work work) {
   const int blocks = (place.segment.held + place.segment.rows + kDeltaBlock - 1) / kDeltaBlock;
-  StateValues state;
-  issue_stage(call, data, place, 0, ring[0]);
-  move_state<false>(call, place, state);
   for (int block = 0; block < blocks; ++block) {
     if (stages == 2 && block + 1 < blocks) {
-      issue_stage(call, data, place, block + 1, ring[(block + 1) % 2]);
+      issue(call, data, place, block + 1, slots[(block + 1) % 2]);
       copy_async_wait<1>();
     } else {
       copy_async_wait<0>();
     }
-    __syncthreads();
-    run_block(call, place, block, ring[stages == 2 ? block % 2 : 0], state);
-    __syncthreads();
-    if (stages == 1 && block + 1 < blocks) issue_stage(call, data, place, block + 1, ring[0]);
+    meet(barrier, kThreads);
+    work(block, block + 1 == blocks, slots[stages == 2 ? block % 2 : 0]);
+    meet(barrier, kThreads);
+    if (stages == 1 && block + 1 < blocks) issue(call, data, place, block + 1, slots[0]);
   }
+}
+
+// Grid: (groups of kWarps * kColumns columns, value heads, segments). stages: 1 or 2.
+__global__ void __launch_bounds__(2 * kThreads, 1)
+    scan_kernel(const __grid_constant__ DeltaCall call, DeltaBlocks data, int stages) {
+  extern __shared__ __align__(128) uint8_t storage[];
+  auto& handover = *reinterpret_cast<Handover*>(storage);
+  auto& state_slots = *reinterpret_cast<Stage(*)[2]>(storage + sizeof(Handover));
+  auto& output_slots = *reinterpret_cast<OutputStage(*)[2]>(
+      storage + sizeof(Handover) + static_cast<size_t>(stages) * sizeof(Stage));
+  const Place place = find_place(call);
+  if (threadIdx.x >= kThreads) {
+    issue(call, data, place, 0, output_slots[0]);
+    for_each_block(call, data, place, stages, kOutputBarrier, output_slots,
+                   [&](int block, bool last, const OutputStage& stage) {
+                     make_outputs(call, place, block, last, stage, handover);
+                   });
+    return;
+  }
+  StateValues state;
+  issue(call, data, place, 0, state_slots[0]);
+  move_state<false>(call, place, state);
+  for_each_block(call, data, place, stages, kStateBarrier, state_slots,
+                 [&](int block, bool, const Stage& stage) {
+                   run_block(call, place, block, stage, handover, state);
+                 });
   move_state<true>(call, place, state);
 }
 
@@ -341,15 +474,15 @@ void run_round(CudaStream& stream, DeltaCall call, std::span<const DeltaSegment>
       stream.scratch().allocate<DeltaHead>(block_count * call.shape.value_heads)};
   launch_delta_prepare(stream, call, data, static_cast<int>(block_count));
   const int capability = stream.compute_capability();
-  const bool data_centre = capability == 80 || capability == 90 || capability == 100;
-  const int stages = data_centre ? 2 : 1;
-  const int bytes = stages * static_cast<int>(sizeof(Stage));
+  const int stages = capability == 90 || capability == 100 ? 2 : 1;
+  const int bytes = shared_bytes(stages);
   stream.note(cudaFuncSetAttribute(scan_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
               "gated_delta.chunked");
   const dim3 grid(grid_of(call.shape.value_head_dim, kBlockColumns),
                   static_cast<unsigned>(call.shape.value_heads),
                   static_cast<unsigned>(segments.size()));
-  scan_kernel<<<grid, kThreads, static_cast<size_t>(bytes), stream.handle()>>>(call, data, stages);
+  scan_kernel<<<grid, 2 * kThreads, static_cast<size_t>(bytes), stream.handle()>>>(call, data,
+                                                                                   stages);
   stream.check_launch("gated_delta.chunked (scan)");
 }
 

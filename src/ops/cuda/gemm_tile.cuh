@@ -73,13 +73,6 @@ __device__ inline int x_chunk_offset(int row, int chunk) {
   return row * 128 + ((chunk ^ (row & 7)) * 16);
 }
 
-// A tile of gated items holds 64 rows of each matrix: of 16 rows the first 8 are the gate's and the
-// others the same of up, so that a lane has both. The eight are those whose results make up chunk
-// `row / 16` of the hidden rows (RowOrder).
-__device__ inline int gated_row(int row) {
-  return row / 64 * 32 + row % 4 * 8 + row / 16 % 4 + row / 4 % 2 * 4;
-}
-
 // The codes of 128 rows of W in one stage, copied by kThreads threads.
 template <typename Stage, int kBits, int kThreads>
 __device__ inline void issue_codes(const GemmCall& call, const GemmItem& item, int w0, int stage,
@@ -93,11 +86,8 @@ __device__ inline void issue_codes(const GemmCall& call, const GemmItem& item, i
     const int row = chunk / kChunks;
     const int at = chunk % kChunks * Stage::kCopy;
     const int offset = stage * Stage::kRowBytes + at;
-    const bool gated = item.up_codes != nullptr;
-    const int w_row = w0 + (gated ? gated_row(row) : row);
-    const bool inside = w_row < call.rows && offset < row_bytes;
-    const uint8_t* source = (gated && row % 16 >= 8 ? item.up_codes : item.codes) +
-                            (inside ? w_row * call.code_stride + offset : 0);
+    const bool inside = w0 + row < call.rows && offset < row_bytes;
+    const uint8_t* source = item.codes + (inside ? (w0 + row) * call.code_stride + offset : 0);
     if constexpr (Stage::kCopy == 16) {
       copy_async_16(codes + row * Stage::kPitch + at, source,
                     inside ? min(row_bytes - offset, 16) : 0);

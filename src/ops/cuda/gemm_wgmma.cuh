@@ -55,6 +55,13 @@ struct WgmmaRing {
   }
 };
 
+// A tile of gated items holds 64 rows of each matrix: of 16 rows the first 8 are the gate's and the
+// others the same of up, so that a lane has both. The eight are those whose results make up chunk
+// `row / 16` of the hidden rows (RowOrder).
+__device__ inline int gated_row(int row) {
+  return row / 64 * 32 + row % 4 * 8 + row / 16 % 4 + row / 4 % 2 * 4;
+}
+
 // Scales and biases of the two rows of W that a lane decodes, for two stages (128 columns). As they
 // lie in the file: the first words only unless groups have 32 columns.
 struct WgmmaScaleWords {
@@ -203,17 +210,27 @@ __device__ inline void multiply_stage(uint32_t x_address, const uint32_t (&a)[16
 template <int kXRows>
 __device__ inline void store_wgmma(const GemmCall& call, const GemmPlace& place,
                                    const float (&c)[kXRows / 2]) {
+  constexpr int kBatch = 8;  // places of rows that travel at a time
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row0 = place.w0 + static_cast<int>(threadIdx.x) / 32 * 16 + lane / 4;
   const GemmItem& item = place.item;
 #pragma unroll
-  for (int n = 0; n < kXRows / 4; ++n) {  // column tile n / 2, column n % 2 of the lane's pair
-    const int index = place.first + n / 2 * 8 + lane % 4 * 2 + n % 2;
-    if (index >= item.count) continue;
-    const int64_t out = item.out_ids == nullptr ? item.first_out + index : item.out_ids[index];
-    float* y = item.y + out * call.y_stride;
-    if (row0 < call.rows) y[row0] = c[n / 2 * 4 + n % 2];
-    if (row0 + 8 < call.rows) y[row0 + 8] = c[n / 2 * 4 + 2 + n % 2];
+  for (int first = 0; first < kXRows / 4; first += kBatch) {
+    int out[kBatch];
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int n = first + i;  // column tile n / 2, column n % 2 of the lane's pair
+      const int index = min(place.first + n / 2 * 8 + lane % 4 * 2 + n % 2, item.count - 1);
+      out[i] = item.out_ids == nullptr ? item.first_out + index : item.out_ids[index];
+    }
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      const int n = first + i;
+      if (place.first + n / 2 * 8 + lane % 4 * 2 + n % 2 >= item.count) continue;
+      float* y = item.y + out[i] * call.y_stride;
+      if (row0 < call.rows) y[row0] = c[n / 2 * 4 + n % 2];
+      if (row0 + 8 < call.rows) y[row0 + 8] = c[n / 2 * 4 + 2 + n % 2];
+    }
   }
 }
 
@@ -330,6 +347,59 @@ __device__ inline void multiply_tiles(const GemmCall& call, int w_tiles, int til
   }
 }
 
+// Where a loading thread's share of every stage of a tile comes from: pieces of kCopy bytes.
+template <typename Stage>
+struct CodeSource {
+  static constexpr int kChunks = Stage::kRowBytes / Stage::kCopy;
+  static constexpr int kEach = kTileW * kChunks / kWgmmaLoaders;
+  static_assert(kTileW * kChunks % kWgmmaLoaders == 0);
+  const uint8_t* first;  // of the tile's first row: W, or gate
+  const uint8_t* first_up;
+  uint32_t piece[kEach];  // from there
+  uint32_t inside;        // bit i: piece i is of a row of W
+  uint32_t is_up;         // bit i: piece i is of up
+
+  __device__ static int row(int thread, int i) { return (thread + i * kWgmmaLoaders) / kChunks; }
+  __device__ static int at(int thread, int i) {
+    return (thread + i * kWgmmaLoaders) % kChunks * Stage::kCopy;
+  }
+
+  __device__ void find(const GemmCall& call, const GemmPlace& place, int thread) {
+    const bool gated = place.item.up_codes != nullptr;
+    const int first_row = min(place.w0, call.rows - 1);
+    first = place.item.codes + first_row * call.code_stride;
+    first_up = place.item.up_codes + first_row * call.code_stride;
+    inside = 0;
+    is_up = 0;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int in_tile = row(thread, i);
+      const int w_row = place.w0 + (gated ? gated_row(in_tile) : in_tile);
+      if (w_row < call.rows) inside |= 1u << i;
+      if (gated && in_tile % 16 >= 8) is_up |= 1u << i;
+      piece[i] = static_cast<uint32_t>(min(w_row, call.rows - 1) - first_row) *
+                     static_cast<uint32_t>(call.code_stride) +
+                 static_cast<uint32_t>(at(thread, i));
+    }
+  }
+
+  // left: bytes of a row from this stage on.
+  __device__ void issue(int stage, int left, int thread, uint8_t* codes) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int valid = (inside >> i & 1) != 0 ? min(left - at(thread, i), Stage::kCopy) : 0;
+      const uint8_t* source = ((is_up >> i & 1) != 0 ? first_up : first) + piece[i] +
+                              (valid > 0 ? stage * Stage::kRowBytes : 0);
+      uint8_t* target = codes + row(thread, i) * Stage::kPitch + at(thread, i);
+      if constexpr (Stage::kCopy == 16) {
+        copy_async_16(target, source, max(valid, 0));
+      } else {
+        copy_async_small<8>(target, source, valid > 0);
+      }
+    }
+  }
+};
+
 // One tile, as the loading warps see it.
 template <int kBits, int kUnits>
 __device__ inline void load_tile(const GemmCall& call, const GemmPlace& place,
@@ -337,16 +407,18 @@ __device__ inline void load_tile(const GemmCall& call, const GemmPlace& place,
   using Stage = WgmmaStage<kBits, kUnits>;
   const int thread = static_cast<int>(threadIdx.x) - kWgmmaMultipliers;
   const int stages = wgmma_stages(call.cols);
+  const int row_bytes = static_cast<int>(static_cast<int64_t>(call.cols) * kBits / 8);
   const __nv_bfloat16* x = call.x.pieces + (place.item.first_x + place.first) * int64_t{kTileK};
+  CodeSource<Stage> source;
+  source.find(call, place, thread);
   for (int stage = 0; stage < stages; ++stage) {
     barrier_wait(ring.empty(), ring.parity ^ 1);
-    uint8_t* target = ring.stage();
     if (thread == 0) {
       barrier_arrive_expecting(ring.full(), Stage::kXBytes);
       copy_bulk(ring.address(), x + stage * call.x.rows * kTileK, Stage::kXBytes, ring.full());
     }
-    issue_codes<Stage, kBits, kWgmmaLoaders>(call, place.item, place.w0, stage, thread,
-                                             target + Stage::kXBytes);
+    source.issue(stage, row_bytes - stage * Stage::kRowBytes, thread,
+                 ring.stage() + Stage::kXBytes);
     barrier_arrive_after_copies(ring.full());
     ring.advance();
   }
@@ -379,14 +451,14 @@ __global__ void __launch_bounds__(kWgmmaThreads, 1)
   const int w_tiles = call.w_tiles;
   const int tiles = call.x_tiles * w_tiles;
   if (threadIdx.x >= kWgmmaMultipliers) {
-    give_registers<40>();
+    give_registers<72>();
     for (int tile = static_cast<int>(blockIdx.x); tile < tiles;
          tile += static_cast<int>(gridDim.x)) {
       load_tile<kBits, kUnits>(call, find_place(call, tile / w_tiles, tile % w_tiles, kXRows),
                                ring);
     }
   } else {
-    take_registers<232>();
+    take_registers<216>();
     multiply_tiles<kBits, kUnits>(call, w_tiles, tiles, ring);
   }
 #endif
