@@ -37,15 +37,41 @@ StreamStats stats_of(const Engine& engine) {
   return store == nullptr ? StreamStats{} : store->stats();
 }
 
+// Of the only drive that experts come from; 0 when there are several, or no probe is known.
+double probed_rate(const Engine& engine, const std::string& drive_cache) {
+  const StreamedExpertStore* store = engine.streamed_experts();
+  const std::vector<std::string>& packed = engine.options().packed;
+  if (store == nullptr || packed.size() > 1) return 0;
+  const std::string place = packed.empty() ? engine.options().model.string() : packed.front();
+  const auto probe =
+      find_drive_probe(engine.context().faults, place, store->slot_bytes(), drive_cache);
+  return probe.has_value() ? probe->best_bytes_per_second() : 0;
+}
+
+std::string probed_text(double bytes_per_s, double probed_bytes_per_s) {
+  if (probed_bytes_per_s <= 0) return "";
+  return fmt::format(", {:.0f} % of its probe", 100 * bytes_per_s / probed_bytes_per_s);
+}
+
+std::string probed_json(double bytes_per_s, double probed_bytes_per_s) {
+  if (probed_bytes_per_s <= 0) return "\"probed_bytes_per_s\": null, \"probed_share\": null, ";
+  return fmt::format("\"probed_bytes_per_s\": {:.4e}, \"probed_share\": {:.4f}, ",
+                     probed_bytes_per_s, bytes_per_s / probed_bytes_per_s);
+}
+
 }  // namespace
 
-StreamMeter::StreamMeter(const Engine& engine)
-    : engine_(engine), start_(stats_of(engine)), start_ns_(engine.context().clock.now_ns()) {}
+StreamMeter::StreamMeter(const Engine& engine, std::string drive_cache)
+    : engine_(engine),
+      drive_cache_(std::move(drive_cache)),
+      start_(stats_of(engine)),
+      start_ns_(engine.context().clock.now_ns()) {}
 
 StreamStretch StreamMeter::stretch(int64_t tokens) const {
   return {.stats = stats_of(engine_) - start_,
           .tokens = tokens,
-          .seconds = seconds_since(engine_.context().clock, start_ns_)};
+          .seconds = seconds_since(engine_.context().clock, start_ns_),
+          .probed_bytes_per_s = probed_rate(engine_, drive_cache_)};
 }
 
 std::string stream_text(const Engine& engine, const StreamStretch& stretch) {
@@ -55,10 +81,11 @@ std::string stream_text(const Engine& engine, const StreamStretch& stretch) {
   const Figures f = figures(stretch);
   return fmt::format(
       "streamed: {} experts a token, {} of {} in memory, {:.1f} % hits, {:.3f} GB read a token; "
-      "drive {:.2f} GB/s while reading; time: {:.0f} % waiting for the drive, {:.0f} % experts, "
+      "drive {:.2f} GB/s while reading{}; time: {:.0f} % waiting for the drive, {:.0f} % experts, "
       "{:.0f} % the rest\n",
       needs.experts_per_token, store->slots(), needs.expert_count, 100 * f.hit_share,
-      f.bytes_per_token * 1e-9, f.busy_bytes_per_s * 1e-9, 100 * f.wait_share,
+      f.bytes_per_token * 1e-9, f.busy_bytes_per_s * 1e-9,
+      probed_text(f.busy_bytes_per_s, stretch.probed_bytes_per_s), 100 * f.wait_share,
       100 * f.experts_share, 100 * (1 - f.wait_share - f.experts_share));
 }
 
@@ -79,6 +106,7 @@ std::string stream_json(const Engine& engine, const StreamStretch& stretch) {
       "\"retries\": {}, \"hit_share\": {:.4f}, \"bytes_per_token\": {:.1f}, ",
       stats.uses, stats.hits, stats.evictions, stats.reads, stats.read_bytes, stats.retries,
       f.hit_share, f.bytes_per_token);
+  text += probed_json(f.busy_bytes_per_s, stretch.probed_bytes_per_s);
   return text + fmt::format(
                     "\"bytes_per_s\": {:.4e}, \"busy_bytes_per_s\": {:.4e}, \"busy_s\": {:.6f}, "
                     "\"wait_s\": {:.6f}, \"expert_s\": {:.6f}, \"start_s\": {:.6f}, \"seconds\": "

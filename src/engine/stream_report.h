@@ -9,6 +9,7 @@
 #include <string>
 
 #include "engine/engine.h"
+#include "io/stream/drive_probe.h"
 
 namespace motley {
 
@@ -16,16 +17,19 @@ struct StreamStretch {
   StreamStats stats;   // of the stretch
   int64_t tokens = 0;  // computed in it
   double seconds = 0;
+  double probed_bytes_per_s = 0;  // what a probe of the drive got at best; 0: none is known
 };
 
-// Measures from its making on. The engine outlives it.
+// Measures from its making on. The engine outlives it. A probe of the drive that was kept earlier
+// (motley plan, motley doctor) is looked up in `drive_cache`; none is made.
 class StreamMeter {
  public:
-  explicit StreamMeter(const Engine& engine);
+  explicit StreamMeter(const Engine& engine, std::string drive_cache = default_drive_cache_path());
   StreamStretch stretch(int64_t tokens) const;
 
  private:
   const Engine& engine_;
+  std::string drive_cache_;
   StreamStats start_;
   int64_t start_ns_;
 };

@@ -4,6 +4,7 @@
 #include "base/owned_context.h"
 #include "engine/engine_test_util.h"
 #include "engine/stream_report.h"
+#include "support/test_files.h"
 
 namespace motley {
 namespace {
@@ -159,9 +160,36 @@ TEST(StreamingReport, SaysWhatWasRead) {
   EXPECT_TRUE(text.starts_with("streamed: 4 experts a token, ")) << text;
   EXPECT_NE(stream_json(*streamed, stretch).find("\"tokens\": 82}"), std::string::npos);
 
+  // The share of a probe that is known.
+  StreamStretch known = stretch;
+  known.stats.read_bytes = 3'000'000'000;
+  known.stats.busy_s = 2;
+  known.probed_bytes_per_s = 2e9;
+  EXPECT_NE(stream_text(*streamed, known).find("1.50 GB/s while reading, 75 % of its probe;"),
+            std::string::npos);
+  EXPECT_NE(stream_json(*streamed, known).find("\"probed_share\": 0.7500"), std::string::npos);
+  known.probed_bytes_per_s = 0;
+  EXPECT_EQ(stream_text(*streamed, known).find("probe"), std::string::npos);
+  EXPECT_NE(stream_json(*streamed, known).find("\"probed_share\": null"), std::string::npos);
+
   const auto resident = load_tiny(context, {});
   EXPECT_EQ(stream_text(*resident, StreamMeter(*resident).stretch(1)), "");
   EXPECT_EQ(stream_json(*resident, StreamMeter(*resident).stretch(1)), "null");
+}
+
+TEST(StreamingReport, FindsTheProbeThatWasKept) {
+  OwnedContext context({.threads = 1, .pin = false});
+  const auto streamed = load_tiny(context, {.expert_cache = {.share = 0.5}});
+  ASSERT_NE(streamed, nullptr);
+  const TemporaryDirectory directory;
+  EXPECT_EQ(StreamMeter(*streamed, directory / "d.json").stretch(1).probed_bytes_per_s, 0);
+  const DriveProbe probe{.drive = *drive_identity(tiny_fixture()),
+                         .backend = "pread",
+                         .record_class_bytes = 4096,
+                         .random = {{1, 5e8}, {2, 7e8}},
+                         .sequential_bytes_per_second = 9e8};
+  directory.write("d.json", format_drive_probes({&probe, 1}));
+  EXPECT_EQ(StreamMeter(*streamed, directory / "d.json").stretch(1).probed_bytes_per_s, 7e8);
 }
 
 }  // namespace

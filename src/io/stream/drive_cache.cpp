@@ -162,6 +162,24 @@ std::string default_drive_cache_path() {
   return cache_file_path("drives.json");
 }
 
+std::optional<DriveProbe> find_drive_probe(FaultPoints& faults, const std::string& path,
+                                           int64_t record_bytes, const std::string& cache_path) {
+  if (cache_path.empty()) return std::nullopt;
+  const auto drive = drive_identity(path);
+  const auto known = load(faults, cache_path);
+  if (!drive.is_ok() || !known.is_ok()) return std::nullopt;
+  const int64_t wanted = record_class(record_bytes);
+  std::optional<DriveProbe> best;
+  for (const DriveProbe& probe : *known) {
+    if (probe.drive != *drive) continue;
+    const auto rank = [&](const DriveProbe& one) {
+      return std::pair(one.record_class_bytes == wanted, one.taken_unix_s);
+    };
+    if (!best.has_value() || rank(probe) > rank(*best)) best = probe;
+  }
+  return best;
+}
+
 Result<CachedDriveProbe> probe_drive_cached(const Clock& clock, FaultPoints& faults,
                                             std::span<const File* const> files,
                                             const DriveProbeOptions& options,

@@ -183,6 +183,13 @@ class Probe {
   DriveProbe result_;
 };
 
+std::string identity_text(const struct stat& facts, const struct statfs& system) {
+  uint64_t id = 0;
+  static_assert(sizeof system.f_fsid == sizeof id);
+  std::memcpy(&id, &system.f_fsid, sizeof id);
+  return fmt::format("{}:{} {:016x}", major(facts.st_dev), minor(facts.st_dev), id);
+}
+
 }  // namespace
 
 double DriveProbe::best_bytes_per_second() const {
@@ -214,10 +221,16 @@ Result<std::string> drive_identity(const File& file) {
   if (fstat(file.descriptor(), &facts) != 0 || fstatfs(file.descriptor(), &system) != 0) {
     return io_error(file.name(), errno);
   }
-  uint64_t id = 0;
-  static_assert(sizeof system.f_fsid == sizeof id);
-  std::memcpy(&id, &system.f_fsid, sizeof id);
-  return fmt::format("{}:{} {:016x}", major(facts.st_dev), minor(facts.st_dev), id);
+  return identity_text(facts, system);
+}
+
+Result<std::string> drive_identity(const std::string& path) {
+  struct stat facts{};
+  struct statfs system{};
+  if (stat(path.c_str(), &facts) != 0 || statfs(path.c_str(), &system) != 0) {
+    return io_error(path, errno);
+  }
+  return identity_text(facts, system);
 }
 
 int64_t record_class(int64_t record_bytes) {

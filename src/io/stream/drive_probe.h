@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -66,8 +67,9 @@ Result<DriveProbe> probe_drive(const Clock& clock, FaultPoints& faults,
                                std::span<const File* const> files,
                                const DriveProbeOptions& options);
 
-// Device number and file system of a file, the same after a restart.
+// Device number and file system of a file or folder, the same after a restart.
 Result<std::string> drive_identity(const File& file);
+Result<std::string> drive_identity(const std::string& path);
 // Records of similar size share a result: the next power of two.
 int64_t record_class(int64_t record_bytes);
 
@@ -77,6 +79,11 @@ std::string format_drive_probes(std::span<const DriveProbe> probes);
 
 // $XDG_CACHE_HOME/motley/drives.json, else ~/.cache/motley/drives.json, else empty.
 std::string default_drive_cache_path();
+
+// Without a probe: the newest result of the drive that holds `path` (a file or folder), for records
+// of about `record_bytes` if there is one. nullopt when nothing is known or the cache is unusable.
+std::optional<DriveProbe> find_drive_probe(FaultPoints& faults, const std::string& path,
+                                           int64_t record_bytes, const std::string& cache_path);
 
 struct CachedDriveProbe {
   DriveProbe probe;

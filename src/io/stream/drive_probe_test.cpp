@@ -167,6 +167,23 @@ TEST_F(DriveProbeTest, IsCachedByWhatWasAsked) {
   EXPECT_FALSE(ask(-1).was_cached);  // too old
 }
 
+TEST_F(DriveProbeTest, IsFoundForAnyPathOfItsDrive) {
+  const std::string path = directory_ / "drives.json";
+  EXPECT_FALSE(find_drive_probe(faults_, directory_.path(), 12'000, path).has_value());
+  EXPECT_FALSE(find_drive_probe(faults_, directory_.path(), 12'000, "").has_value());
+  const std::string here = *drive_identity(directory_.path());
+  EXPECT_EQ(here, *drive_identity(files_[0]));
+  std::vector<DriveProbe> probes = {made_up(here), made_up(here), made_up("elsewhere")};
+  probes[0].record_class_bytes = 16384;
+  probes[1].taken_unix_s += 100;
+  directory_.write("drives.json", format_drive_probes(probes));
+  EXPECT_EQ(find_drive_probe(faults_, directory_.path(), 12'000, path), probes[0]);
+  EXPECT_EQ(find_drive_probe(faults_, directory_.path(), 9'000'000, path), probes[1]);
+  EXPECT_FALSE(find_drive_probe(faults_, directory_ / "absent", 12'000, path).has_value());
+  directory_.write("drives.json", "{");
+  EXPECT_FALSE(find_drive_probe(faults_, directory_.path(), 12'000, path).has_value());
+}
+
 TEST_F(DriveProbeTest, AStrangeCacheIsNotUsedAndReplaced) {
   const std::string path = directory_ / "drives.json";
   for (const std::string& strange : {std::string("{"), std::string(300'000, ' ')}) {
