@@ -152,8 +152,9 @@ void run_delta_cases(Harness& h, int cases) {
   h.begin("gated_delta recurrent", "1-20 rows, row by row");
   for (int i = 0; i < cases; ++i) recurrent_case(h, exact);
   if (exact.gated_delta.chunked == nullptr) return;
+  // Operands of two bfloat16 pieces lose 2^-17 each, four times on the way to an output.
   h.begin("gated_delta chunked exact", "2-300 rows, cut");
-  for (int i = 0; i < cases; ++i) chunked_case(h, exact, 2e-5);
+  for (int i = 0; i < cases; ++i) chunked_case(h, exact, 4e-5);
   h.begin("gated_delta chunked fast", "2-300 rows, cut");
   for (int i = 0; i < cases; ++i) chunked_case(h, fast, 2e-2);
 }

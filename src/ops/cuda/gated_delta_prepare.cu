@@ -179,7 +179,7 @@ __device__ void store_scores(int row, int col, bool held, const float (&by_key)[
   float p[2];
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
-    const float decay = col + j <= row ? expf(head.sums[row] - head.sums[col + j]) : 0.0f;
+    const float decay = col + j <= row ? __expf(head.sums[row] - head.sums[col + j]) : 0.0f;
     const bool below = col + j < row && !held;
     a[j] = below ? -head.gates.beta[row] * decay * by_key[j] : 0.0f;
     p[j] = decay * by_query[j];

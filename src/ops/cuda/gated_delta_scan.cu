@@ -8,163 +8,13 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/cuda/gated_delta_blocks.cuh"
+#include "ops/cuda/gated_delta_scan_data.cuh"
 
 namespace motley::cuda {
+namespace scan {
 namespace {
 
-constexpr int kWarps = 4;
-constexpr int kThreads = 32 * kWarps;  // of those that hold the state; as many make the outputs
-constexpr int kColumns = 16;           // of the state, per warp
-constexpr int kKeyTiles = kScanKey / 8;
-constexpr int kRowTiles = kDeltaBlock / 8;
 constexpr int64_t kScratchBytes = int64_t{256} << 20;
-
-constexpr int kBlockColumns = kWarps * kColumns;
-constexpr int kValuePitch = kBlockColumns + 4;  // free of bank conflicts as scale_rows reads it
-
-// What the scan of the state reads of a block.
-struct Stage {
-  uint8_t k[sizeof(DeltaKeys::k)];
-  uint8_t a[sizeof(DeltaScores::a)];
-  DeltaDiagonal diagonal;
-  DeltaGates gates;
-  float value[kDeltaBlock][kValuePitch];  // v of the fresh rows, u of the carried ones
-};
-// What the outputs need of it.
-struct OutputStage {
-  uint8_t q[sizeof(DeltaKeys::q)];
-  uint8_t p[sizeof(DeltaScores::p)];
-  float from_start[kDeltaBlock];
-};
-// Operands of a block on their way from the one to the other, by warp.
-struct Handover {
-  uint4 state[kWarps][kKeyTiles / 2][32];
-  uint4 updates[kWarps][4][32];
-};
-constexpr int shared_bytes(int stages) {
-  return static_cast<int>(sizeof(Handover) +
-                          static_cast<size_t>(stages) * (sizeof(Stage) + sizeof(OutputStage)));
-}
-
-// Barriers: within the warps of one kind; between two warps, one by one.
-constexpr int kStateBarrier = 1;
-constexpr int kOutputBarrier = 2;
-constexpr int kReadyBarriers = 3;
-constexpr int kTakenBarriers = kReadyBarriers + kWarps;
-
-__device__ void meet(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-__device__ void announce(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
-// Accumulators [tile of 8 rows or keys][column g, rows 2t and 2t + 1; column g + 8, the same].
-using RowValues = float[kRowTiles][4];
-using StateValues = float[kKeyTiles][4];
-// Operand A of 16 columns by 16 rows, four of them to a block.
-using Operands = uint32_t[4][4];
-
-struct Place {
-  DeltaSegment segment;
-  int head;
-  int block_column;  // the thread block's first
-  int column;        // the lane's first; the other is 8 further
-  int lane_row;      // 2t
-  int warp;          // of its kind
-  bool values_aligned;
-};
-
-__device__ Place find_place(const DeltaCall& call) {
-  Place place;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  place.segment = call.segments[blockIdx.z];
-  place.head = static_cast<int>(blockIdx.y);
-  place.block_column = static_cast<int>(blockIdx.x) * kBlockColumns;
-  place.warp = static_cast<int>(threadIdx.x) / 32 % kWarps;
-  place.column = place.block_column + place.warp * kColumns + lane / 4;
-  place.lane_row = lane % 4 * 2;
-  place.values_aligned = call.shape.value_head_dim % 4 == 0 && call.qkv.stride % 4 == 0 &&
-                         place.segment.updates.stride % 4 == 0 &&
-                         reinterpret_cast<uintptr_t>(call.qkv.data) % 16 == 0 &&
-                         reinterpret_cast<uintptr_t>(place.segment.updates.data) % 16 == 0;
-  return place;
-}
-
-// v of the fresh rows of a block, u of the carried ones; zeros past the ends.
-__device__ void issue_values(const DeltaCall& call, const Place& place, int block, Stage& target) {
-  constexpr int kChunks = kBlockColumns / 4;
-  const DeltaBlockRows rows = delta_block_rows(place.segment, block);
-  const int dim = call.shape.value_head_dim;
-  const int thread = static_cast<int>(threadIdx.x) % kThreads;
-  const int col = thread % kChunks * 4;
-  const int64_t at = int64_t{place.head} * dim + place.block_column + col;
-  const int64_t first = int64_t{place.segment.first_row} + rows.done - rows.held;
-  const float* v = call.qkv.data + 2 * int64_t{call.shape.key_heads} * call.shape.key_head_dim + at;
-#pragma unroll 4
-  for (int row = thread / kChunks; row < kDeltaBlock; row += kThreads / kChunks) {
-    const float* source =
-        row < rows.held ? place.segment.updates.row(row) + at : v + (first + row) * call.qkv.stride;
-    const int left = row < rows.rows ? dim - place.block_column - col : 0;
-    if (left <= 0) source = call.qkv.data;
-    if (place.values_aligned) {
-      copy_async_16(&target.value[row][col], source, min(max(left, 0), 4) * 4);
-    } else {
-      for (int i = 0; i < 4; ++i) {
-        copy_async_small<4>(&target.value[row][col + i], i < left ? source + i : call.qkv.data,
-                            i < left);
-      }
-    }
-  }
-}
-
-template <typename T>
-__device__ void issue_copy(const T& from, T& to) {
-  const auto* source = reinterpret_cast<const uint8_t*>(&from);
-  auto* target = reinterpret_cast<uint8_t*>(&to);
-  const int first = static_cast<int>(threadIdx.x) % kThreads * 16;
-#pragma unroll
-  for (int at = 0; at < static_cast<int>(sizeof(T)); at += kThreads * 16) {
-    if (at + first < static_cast<int>(sizeof(T))) {
-      copy_async_16(target + at + first, source + at + first, 16);
-    }
-  }
-}
-
-// What the two kinds of warps read of a block.
-struct BlockData {
-  const DeltaKeys* keys;
-  const DeltaHead* head;
-};
-
-__device__ BlockData find_block(const DeltaCall& call, const DeltaBlocks& blocks,
-                                const Place& place, int block) {
-  const int key_head = place.head / (call.shape.value_heads / call.shape.key_heads);
-  const int64_t number = int64_t{place.segment.first_block} + block;
-  return {blocks.keys + number * call.shape.key_heads + key_head,
-          blocks.heads + number * call.shape.value_heads + place.head};
-}
-
-__device__ void issue(const DeltaCall& call, const DeltaBlocks& blocks, const Place& place,
-                      int block, Stage& target) {
-  const BlockData data = find_block(call, blocks, place, block);
-  issue_copy(data.keys->k, target.k);
-  issue_copy(data.head->scores.a, target.a);
-  issue_copy(data.head->scores.diagonal, target.diagonal);
-  issue_copy(data.head->gates, target.gates);
-  issue_values(call, place, block, target);
-  copy_async_commit();
-}
-
-__device__ void issue(const DeltaCall& call, const DeltaBlocks& blocks, const Place& place,
-                      int block, OutputStage& target) {
-  const BlockData data = find_block(call, blocks, place, block);
-  issue_copy(data.keys->q, target.q);
-  issue_copy(data.head->scores.p, target.p);
-  issue_copy(data.head->gates.from_start, target.from_start);
-  copy_async_commit();
-}
 
 // S^T as operand A for 16 keys.
 __device__ void pack_state(const StateValues& state, int step, uint32_t (&a)[4]) {
@@ -487,11 +337,12 @@ void run_round(CudaStream& stream, DeltaCall call, std::span<const DeltaSegment>
 }
 
 }  // namespace
+}  // namespace scan
 
 void run_delta_scan(CudaStream& stream, DeltaCall call, std::span<const DeltaSegment> segments) {
   const int64_t block_bytes = call.shape.key_heads * static_cast<int64_t>(sizeof(DeltaKeys)) +
                               call.shape.value_heads * static_cast<int64_t>(sizeof(DeltaHead));
-  const int64_t limit = std::max<int64_t>(kScratchBytes / block_bytes, 1);
+  const int64_t limit = std::max<int64_t>(scan::kScratchBytes / block_bytes, 1);
   std::vector<DeltaSegment> left(segments.begin(), segments.end());
   while (true) {
     std::vector<DeltaSegment> round;
@@ -510,7 +361,7 @@ void run_delta_scan(CudaStream& stream, DeltaCall call, std::span<const DeltaSeg
       used += blocks;
     }
     if (round.empty()) return;
-    run_round(stream, call, round, used);
+    scan::run_round(stream, call, round, used);
   }
 }
 

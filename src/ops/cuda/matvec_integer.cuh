@@ -212,7 +212,6 @@ __global__ void __launch_bounds__(IntegerLaunch<kBits, kLarge, kTiles, kGroupBlo
   extern __shared__ __align__(16) uint8_t shared[];
   const int first = static_cast<int>(blockIdx.y) * 8 * kTiles;
   uint8_t* ring = shared + threadIdx.x / 32 * Launch::kDepth * Stage::kBytes;
-  auto* exchange = reinterpret_cast<float*>(shared + Launch::kRingBytes);
   const MatvecRange range = warp_stages<Stage>(call.cols);
   int tile = skip_empty_tiles(call, static_cast<int>(blockIdx.x), first);
   if (tile >= call.tiles) return;
@@ -250,8 +249,7 @@ __global__ void __launch_bounds__(IntegerLaunch<kBits, kLarge, kTiles, kGroupBlo
         const int index = 2 * stage + half;
 #pragma unroll
         for (int i = 0; i < kTiles; ++i) {
-          // The next block of x travels while this one is multiplied. Past the range's end a real
-          // block is loaded that nobody uses.
+          // The next block of x travels while this one is multiplied; past the end, an unused one.
           IntegerBlock<kFloats> next;
           load_integer_block(columns[(i + 1) % kTiles],
                              i + 1 < kTiles ? index : min(index + 1, 2 * range.end - 1), next);
@@ -269,8 +267,8 @@ __global__ void __launch_bounds__(IntegerLaunch<kBits, kLarge, kTiles, kGroupBlo
     // The next tile's first block of x travels while this one is reduced.
     tile = skip_empty_tiles(call, tile + static_cast<int>(gridDim.x), first);
     if (tile < call.tiles) begin_tile(find_job(call, tile, &in_job));
-    reduce_and_store<Launch::kRowGroups, Stage::kRowTiles, kTiles>(job, row0, first, total,
-                                                                   exchange);
+    reduce_and_store<Launch::kRowGroups, Stage::kRowTiles, kTiles>(
+        job, row0, first, total, reinterpret_cast<float*>(shared + Launch::kRingBytes));
   }
 }
 
