@@ -21,6 +21,7 @@ namespace {
 
 constexpr double kGoodEnough = 0.97;
 constexpr int64_t kPageBytes = 4096;
+constexpr int kReadsOfARun = 32;  // in flight at most (StreamedStoreOptions)
 
 int64_t round_up(int64_t bytes) {
   return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -100,10 +101,13 @@ class Probe {
     }
     result_.is_direct = direct.front().is_direct();
     result_.reason = direct.front().reason();
+    // Parts are in flight together, as many as a run allows.
+    const int parts = static_cast<int>(parts_.size());
+    const int reads = std::min(depth * parts, std::max(depth, kReadsOfARun));
     MOTLEY_ASSIGN_OR_RETURN(auto scheduler, ReadScheduler::open(clock_, faults_, std::move(direct),
-                                                                {.depth = depth,
+                                                                {.depth = reads,
                                                                  .backend = options_.backend,
-                                                                 .threads = std::min(depth, 256)}));
+                                                                 .threads = std::min(reads, 256)}));
     result_.backend = scheduler->backend_name();
     if (result_.reason.empty()) result_.reason = scheduler->backend_reason();
     return scheduler;
