@@ -17,10 +17,17 @@ using namespace options;
 const OptionSpec kProbe = {.name = "probe",
                            .help = "measure again what was measured before and kept"};
 
+const OptionSpec kHeat = {.name = "heat",
+                          .type = OptionType::kFile,
+                          .value = "FILE",
+                          .help = "how often each expert is used, as an expert cache learned it",
+                          .default_note = "even routing"};
+
 // Those of running a model that change its memory or its speed.
 std::vector<OptionSpec> plan_option_table() {
-  return {kMemory, kContext,     kExpertCache, kStateBudget, kProbe,        kThreads, kNumeric,
-          kCpu,    kCacheFormat, kDelta,       kIo,          kPrefillChunk, kJson,    kPocket};
+  return {kMemory, kContext, kExpertCache,  kStateBudget, kHeat,
+          kProbe,  kThreads, kNumeric,      kCpu,         kCacheFormat,
+          kDelta,  kIo,      kPrefillChunk, kJson,        kPocket};
 }
 
 EngineOptions planned_engine(const OptionValues& values, std::string model) {
@@ -47,6 +54,10 @@ Result<int> run_plan(Invocation& invocation) {
   options.drive_cache = cache_file_path("drives.json");
   options.rate_cache = cache_file_path("rates.json");
   options.progress = [&](const std::string& stage) { line.show("measuring " + stage); };
+  if (values.given(kHeat)) {
+    options.heat_file = values.text(kHeat);
+    MOTLEY_ASSIGN_OR_RETURN(options.heat, load_heat(owned.faults(), options.heat_file));
+  }
   MOTLEY_ASSIGN_OR_RETURN(const ModelPlan plan, plan_model(owned.get(), options));
   line.show("");
   invocation.console.out(values.flag(kJson) ? plan.json() : plan.table());

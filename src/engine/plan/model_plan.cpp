@@ -66,6 +66,13 @@ class Planner {
     plan_.context = engine.context_length;
     const MemoryNeeds& needs = plan_.memory.needs;
     plan_.floor_bytes = needs.fixed_bytes() + needs.floor_slots() * needs.slot_bytes;
+    if (options_.heat.has_value()) {
+      int experts = 0;
+      for (const LayerKind& kind : plan_.kinds) experts = std::max(experts, kind.experts);
+      MOTLEY_RETURN_IF_ERROR(
+          check_heat_is_of(*options_.heat, needs.expert_layers, experts, options_.heat->identity)
+              .with_context(options_.heat_file));
+    }
     plan_.decode_context = std::min(kNearTokens, most_context_ / 2);
     plan_.hit_share = hit_share(plan_.memory);
     if (!plan_.memory.streamed) {

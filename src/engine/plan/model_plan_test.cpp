@@ -198,6 +198,11 @@ TEST(ModelPlan, HeatReplacesTheGuessOfEvenRouting) {
   ASSERT_TRUE(plan.is_ok());
   EXPECT_NEAR(plan->hit_share, 1, 1e-9);
   EXPECT_EQ(plan->hit_source, "routing as learned in h");
+  options.heat->layers = 4;  // of another model
+  options.heat->uses_per_step.resize(4 * 16);
+  const Status refused = plan_model(context.get(), options).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_THAT(refused.message(), HasSubstr("h: "));
 }
 
 }  // namespace
