@@ -80,6 +80,7 @@ Result<GenerationOutcome> GenerationSession::generate(
   TextGeneration generation(text_->tokenizer, std::move(text_options));
   SchedulerOptions scheduler_options;
   scheduler_options.prefill_chunk = options_.prefill_chunk;
+  scheduler_options.observer = options_.observer;
   scheduler_options.is_interrupted = [&] { return interrupt.interrupted(); };
   Scheduler scheduler(*engine_, scheduler_options);
   MOTLEY_RETURN_IF_ERROR(scheduler.submit(sequence_, options_.request, generation));

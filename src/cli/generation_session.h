@@ -22,7 +22,8 @@ struct SessionOptions {
   GenerationRequest request;
   std::vector<std::string> stops;
   int64_t prefill_chunk = 512;
-  ProgressOutput progress;  // of a long prompt
+  ProgressOutput progress;           // of a long prompt
+  StepObserver* observer = nullptr;  // of every step; null: nobody
 };
 
 struct GenerationOutcome {

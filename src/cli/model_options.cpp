@@ -33,9 +33,9 @@ std::optional<MemorySize> parse_memory_size(std::string_view text) {
 }
 
 std::vector<OptionSpec> engine_option_table() {
-  return {kThreads,      kNumeric,     kCpu,    kReference,   kCacheFormat, kDelta,
-          kContext,      kStateBudget, kMemory, kExpertCache, kIo,          kExpertSlots,
-          kPrefillChunk, kNoPopulate,  kPocket, kVerbose};
+  return {kThreads,     kNumeric,     kCpu,          kReference,   kCacheFormat, kDelta,
+          kContext,     kStateBudget, kMemory,       kExpertCache, kIo,          kLookAhead,
+          kExpertsUsed, kExpertSlots, kPrefillChunk, kNoPopulate,  kPocket,      kVerbose};
 }
 
 EngineOptions engine_options(const OptionValues& values, std::string model) {
@@ -54,6 +54,10 @@ EngineOptions shared_engine_options(const OptionValues& values, std::string mode
     engine.expert_wave_slots = static_cast<int>(values.integer(kExpertSlots));
   }
   engine.populate = !values.flag(kNoPopulate);
+  engine.look_ahead = values.text(kLookAhead) == "on";
+  if (values.given(kExpertsUsed)) {
+    engine.experts_per_token = static_cast<int>(values.integer(kExpertsUsed));
+  }
   return engine;
 }
 
@@ -112,6 +116,15 @@ Result<std::string> find_model(const OptionValues& values) {
   Result<std::string> pocket = find_shared_file("models/pocket");
   if (!pocket.is_ok()) return pocket.status().with_context("no MODEL is named");
   return pocket;
+}
+
+Result<std::unique_ptr<RouteTraceRecorder>> route_recorder(const OptionValues& values,
+                                                           const Engine& engine) {
+  if (!values.given(kRecordRoutes)) return std::unique_ptr<RouteTraceRecorder>();
+  MOTLEY_ASSIGN_OR_RETURN(RouteTraceRecorder recorder,
+                          RouteTraceRecorder::create(engine.context().faults,
+                                                     values.text(kRecordRoutes), engine.spec()));
+  return std::make_unique<RouteTraceRecorder>(std::move(recorder));
 }
 
 Result<std::unique_ptr<Engine>> load_engine(Context& context, EngineOptions options) {

@@ -2,6 +2,7 @@
 // Thread rule: pure functions, except for the file system.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "cli/option_spec.h"
 #include "cli/option_values.h"
 #include "engine/engine.h"
+#include "engine/route_trace_recorder.h"
 #include "engine/scheduler.h"
 
 namespace motley {
@@ -43,6 +45,10 @@ Status check_engine_options(const OptionValues& values);
 
 // MODEL, or the pocket model when there is none. kNotFound names the places that were looked at.
 Result<std::string> find_model(const OptionValues& values);
+
+// For --record-routes; null without it. REQUIRES: the verb's table has kRecordRoutes.
+Result<std::unique_ptr<RouteTraceRecorder>> route_recorder(const OptionValues& values,
+                                                           const Engine& engine);
 
 // Loads with a progress bar on standard error.
 Result<std::unique_ptr<Engine>> load_engine(Context& context, EngineOptions options);

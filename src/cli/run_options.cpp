@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "base/cache_folder.h"
 #include "base/clock.h"
 #include "base/owned_context.h"
 #include "cli/common_options.h"
@@ -66,6 +67,8 @@ std::vector<OptionSpec> run_option_table() {
                                    kThink,  kMaxTokens, kStop, kIgnoreEos};
   for (const OptionSpec& option : sampling_option_table()) table.push_back(option);
   table.push_back(kLogprobs);
+  table.push_back(kHeat);
+  table.push_back(kRecordRoutes);
   table.push_back(kJson);
   for (const OptionSpec& option : engine_option_table()) table.push_back(option);
   return table;
@@ -142,9 +145,19 @@ Result<RunModel> load_run_model(const OptionValues& values) {
     return unsupported("the chat template has no switch for reasoning; leave out --think");
   }
   model.text = std::make_unique<TextModel>(std::move(text));
-  MOTLEY_ASSIGN_OR_RETURN(model.engine, load_engine(context, engine_options(values, model.path)));
+  EngineOptions engine = engine_options(values, model.path);
+  if (values.text(kHeat) == "on") engine.heat_folder = cache_file_path("heat");
+  MOTLEY_ASSIGN_OR_RETURN(model.engine, load_engine(context, std::move(engine)));
+  MOTLEY_ASSIGN_OR_RETURN(model.routes, route_recorder(values, *model.engine));
   model.load_s = seconds_since(context.clock, start_ns);
   return model;
+}
+
+Status RunModel::finish() const {
+  if (const Status kept = engine->save_heat(); !kept.is_ok()) {
+    context->get().log.warning("what the run has learned is not kept: {}", kept.message());
+  }
+  return routes != nullptr ? routes->finish() : Status::ok();
 }
 
 Result<SessionOptions> session_options(const OptionValues& values, const RunModel& model) {
@@ -163,6 +176,7 @@ Result<SessionOptions> session_options(const OptionValues& values, const RunMode
   session.stops = values.texts(kStop);
   session.prefill_chunk = values.integer(kPrefillChunk);
   session.progress = stderr_progress_output();
+  session.observer = model.routes.get();
   return session;
 }
 

@@ -11,6 +11,7 @@
 #include "cli/generation_session.h"
 #include "cli/option_spec.h"
 #include "engine/engine.h"
+#include "engine/route_trace_recorder.h"
 #include "text/text_model.h"
 
 namespace motley {
@@ -38,7 +39,11 @@ struct RunModel {
   std::unique_ptr<OwnedContext> context;
   std::unique_ptr<TextModel> text;
   std::unique_ptr<Engine> engine;
+  std::unique_ptr<RouteTraceRecorder> routes;  // null: nobody asked for them
   double load_s = 0;
+
+  // After the last step: keeps what was learned and recorded.
+  Status finish() const;
 };
 Result<RunModel> load_run_model(const OptionValues& values);
 Result<SessionOptions> session_options(const OptionValues& values, const RunModel& model);

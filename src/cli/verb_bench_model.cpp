@@ -47,8 +47,8 @@ const OptionSpec kNoMachine = {.name = "no-machine",
                                .help = "do not measure memory and matrix rates; no shares then"};
 
 std::vector<OptionSpec> bench_option_table() {
-  std::vector<OptionSpec> table = {kPromptTokens, kGenerate,  kRepeat,
-                                   kBenchSeed,    kNoMachine, kJson};
+  std::vector<OptionSpec> table = {kPromptTokens, kGenerate,     kRepeat, kBenchSeed,
+                                   kNoMachine,    kRecordRoutes, kJson};
   for (const OptionSpec& option : engine_option_table()) table.push_back(option);
   return table;
 }
@@ -90,8 +90,11 @@ Result<int> run_bench_model(Invocation& invocation) {
   bench.prefill_chunk = values.integer(kPrefillChunk);
   bench.seed = static_cast<uint64_t>(values.integer(kBenchSeed));
   bench.read_bytes = values.flag(kNoMachine) ? 0 : kAutoReadBytes;
+  MOTLEY_ASSIGN_OR_RETURN(const auto routes, route_recorder(values, *engine));
+  bench.observer = routes.get();
   bench.progress = [&](const std::string& stage) { line.show(stage); };
   MOTLEY_ASSIGN_OR_RETURN(ModelBench result, bench_model(*engine, bench));
+  if (routes != nullptr) MOTLEY_RETURN_IF_ERROR(routes->finish());
   result.load_s = load_s;
   result.machine = std::move(machine);
   line.show("");

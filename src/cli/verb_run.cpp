@@ -54,8 +54,10 @@ Result<int> run_run(Invocation& invocation) {
   MOTLEY_ASSIGN_OR_RETURN(const std::optional<std::string> prompt, one_shot_prompt(invocation));
   MOTLEY_ASSIGN_OR_RETURN(const RunModel model, load_run_model(invocation.options));
   MOTLEY_ASSIGN_OR_RETURN(const SessionOptions session, session_options(invocation.options, model));
-  if (prompt) return answer_once(invocation.console, model, chat, session, *prompt);
-  return run_chat(invocation.console, model, chat, session);
+  const Result<int> status = prompt ? answer_once(invocation.console, model, chat, session, *prompt)
+                                    : run_chat(invocation.console, model, chat, session);
+  MOTLEY_RETURN_IF_ERROR(model.finish());
+  return status;
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ class BenchRunner {
                               .chunk = options_.prefill_chunk,
                               .wants_logits = rows == std::ssize(sequence.pending()),
                               .keep_going = [](int, int) { return true; }},
-                             observer_, &logits_);
+                             observer(), &logits_);
   }
 
   // Every quarter of a second, and at the end, the memory's rate is taken.
@@ -100,6 +100,8 @@ class BenchRunner {
     return Status::ok();
   }
 
+  StepObserver& observer() { return options_.observer != nullptr ? *options_.observer : nobody_; }
+
   Status step(Sequence& sequence, RowRole role, int64_t rows) {
     batch_.clear();
     const auto pending = sequence.pending();
@@ -110,7 +112,7 @@ class BenchRunner {
     const auto last = static_cast<int32_t>(batch_.rows() - 1);
     MOTLEY_RETURN_IF_ERROR(
         runner_.run(batch_, wants_logits ? std::span(&last, 1) : std::span<const int32_t>(),
-                    observer_, &logits_));
+                    observer(), &logits_));
     if (wants_logits) chosen_ = argmax(logits_);
     return Status::ok();
   }
@@ -119,7 +121,7 @@ class BenchRunner {
   const BenchOptions& options_;
   const ReadTest* memory_;
   StepRunner runner_;
-  StepObserver observer_;
+  StepObserver nobody_;
   Batch batch_;
   std::vector<float> logits_;
   int32_t chosen_ = 0;

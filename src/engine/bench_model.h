@@ -45,6 +45,7 @@ struct BenchOptions {
   // Buffer whose reading is timed between decoded tokens; 0: none, kAutoReadBytes: by cache and
   // memory.
   int64_t read_bytes = 0;
+  StepObserver* observer = nullptr;  // of every step; null: nobody
   std::function<void(const std::string& stage)> progress;
 };
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/system_memory.h"
 #include "engine/engine_plan.h"
+#include "engine/expert_heat.h"
 #include "experts/resident_store.h"
 #include "ops/cpu/cpu_backend.h"
 
@@ -67,8 +68,13 @@ Result<std::shared_ptr<StreamedExpertStore>> make_streamed_store(Context& contex
                                    .floor = plan.needs.experts_per_token,
                                    .io = options.io,
                                    .wave_slots = options.expert_wave_slots,
+                                   .look_ahead = options.look_ahead,
                                    .packed = std::move(source.packed),
                                    .check = options.check}));
+  if (!options.heat_folder.empty()) {
+    const HeatName name = heat_name(model, store->cache_shape(), options.heat_folder);
+    store->set_heat(read_heat(context, name, store->cache_shape()));
+  }
   context.log.info("{}: experts are streamed by {}", options.model.string(),
                    store->reads_description());
   context.log.info("{:.2f} of {:.2f} GB of other weights are locked in memory",
@@ -86,6 +92,7 @@ Engine::Engine(Context& context, EngineOptions options, Shared shared, OpTable o
       model_(std::move(shared.model)),
       streamed_(std::move(shared.streamed)),
       plan_(std::move(shared.plan)),
+      own_experts_per_token_(shared.own_experts_per_token),
       ops_(std::move(ops)),
       topology_(Topology::single(ops_.name)) {
   if (options_.collective != nullptr) collective_ = options_.collective;
@@ -96,6 +103,13 @@ Result<std::unique_ptr<Engine>> Engine::load(Context& context, EngineOptions opt
   MOTLEY_RETURN_IF_ERROR(choose_ops(options).status());
   MOTLEY_ASSIGN_OR_RETURN(OpenedModel opened, open_model(context, options.model.string()));
   Shared shared;
+  MOTLEY_ASSIGN_OR_RETURN(shared.own_experts_per_token,
+                          limit_experts(options.experts_per_token, &opened.spec));
+  if (options.experts_per_token > 0) {
+    context.log.warning("{}: LOSSY: {} experts a token instead of the model's {}",
+                        options.model.string(), options.experts_per_token,
+                        shared.own_experts_per_token);
+  }
   MOTLEY_ASSIGN_OR_RETURN(shared.plan, plan_engine_memory(opened, options));
   LoadOptions load_options;
   load_options.populate = options.populate;
@@ -117,7 +131,8 @@ Result<std::unique_ptr<Engine>> Engine::with_numerics(EngineOptions options) con
   if (streamed_ != nullptr && options.drafts && !options_.drafts) {
     return unsupported("the experts of draft layers are not streamed by this engine");
   }
-  return build(context_, std::move(options), {model_, streamed_, plan_});
+  options.experts_per_token = options_.experts_per_token;  // part of the loaded weights' spec
+  return build(context_, std::move(options), {model_, streamed_, plan_, own_experts_per_token_});
 }
 
 Result<std::unique_ptr<Engine>> Engine::build(Context& context, EngineOptions options,
@@ -168,9 +183,28 @@ Result<Sequence> Engine::create_sequence() {
   return Sequence(std::move(state));
 }
 
+Status Engine::save_heat() const {
+  if (streamed_ == nullptr || options_.heat_folder.empty() || streamed_->stats().uses == 0) {
+    return Status::ok();
+  }
+  const CacheShape& shape = streamed_->cache_shape();
+  const HeatName name = heat_name(*model_, shape, options_.heat_folder);
+  std::error_code ignored;  // what cannot be made cannot be written to either
+  std::filesystem::create_directories(options_.heat_folder, ignored);
+  return motley::save_heat(context_.faults, name.path,
+                           {.model = spec().family,
+                            .identity = name.identity,
+                            .layers = shape.layers,
+                            .experts = shape.experts,
+                            .uses_per_step = streamed_->heat()});
+}
+
 std::string Engine::numerics_name() const {
   if (options_.reference) return "float64 reference";
-  return fmt::format("{} on {}", numeric_profile_name(ops_.profile), ops_.name);
+  std::string name = fmt::format("{} on {}", numeric_profile_name(ops_.profile), ops_.name);
+  if (options_.experts_per_token == 0) return name;
+  return name + fmt::format(", LOSSY: {} of the model's {} experts a token",
+                            options_.experts_per_token, own_experts_per_token_);
 }
 
 }  // namespace motley

@@ -43,9 +43,12 @@ struct EngineOptions {
   MemorySize memory;
   MemorySize expert_cache;  // the streamed experts' share, set by hand
   ReadBackendKind io = ReadBackendKind::kAuto;
-  std::vector<std::string> packed;   // packs that streamed experts are read from; none: the model
-  bool check = false;                // the checksums of packed experts, as they arrive
-  int64_t step_rows = 512;           // most rows of a step, for the plan of memory
+  std::vector<std::string> packed;  // packs that streamed experts are read from; none: the model
+  bool check = false;               // the checksums of packed experts, as they arrive
+  bool look_ahead = true;           // of streamed experts, in decode
+  std::string heat_folder;          // where the heat of streamed experts is kept; empty: it is not
+  int experts_per_token = 0;  // fewer than the model's own, which is another model; 0: its own
+  int64_t step_rows = 512;    // most rows of a step, for the plan of memory
   Collective* collective = nullptr;  // of the ranks that share the model; null: one rank
   std::function<void(int64_t done_bytes, int64_t total_bytes)> progress;
 };
@@ -76,6 +79,8 @@ class Engine {
   }
   // The store that streams experts; null when they are all in memory.
   const StreamedExpertStore* streamed_experts() const { return streamed_.get(); }
+  // Keeps what was learned about streamed experts since loading; nothing to do without heat_folder.
+  Status save_heat() const;
   // "exact on cpu/avx512".
   std::string numerics_name() const;
 
@@ -85,6 +90,7 @@ class Engine {
     std::shared_ptr<const LoadedModel> model;
     std::shared_ptr<StreamedExpertStore> streamed;  // null: experts are in memory
     MemoryPlan plan;
+    int own_experts_per_token = 0;
   };
 
   Engine(Context& context, EngineOptions options, Shared shared, OpTable ops);
@@ -98,6 +104,7 @@ class Engine {
   std::shared_ptr<const LoadedModel> model_;  // shared by engines of different numerics
   std::shared_ptr<StreamedExpertStore> streamed_;
   MemoryPlan plan_;
+  int own_experts_per_token_;  // as trained; 0 without experts
   OpTable ops_;
   Topology topology_;
   StateLayout layout_;

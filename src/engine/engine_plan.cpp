@@ -28,6 +28,29 @@ StateFormat state_format_of(const EngineOptions& options) {
   return format;
 }
 
+Result<int> limit_experts(int experts_per_token, ModelSpec* spec) {
+  std::vector<MoeSpec*> blocks;
+  const auto add = [&](LayerSpec& layer) {
+    if (auto* moe = std::get_if<MoeSpec>(&layer.feed_forward)) blocks.push_back(moe);
+  };
+  for (LayerSpec& layer : spec->layers) add(layer);
+  for (DraftSpec& draft : spec->drafts) add(draft.layer);
+  if (blocks.empty()) {
+    if (experts_per_token == 0) return 0;
+    return invalid_argument("--experts has no effect: the model has none");
+  }
+  const int own = blocks.front()->experts_per_token;
+  if (experts_per_token == 0) return own;
+  for (MoeSpec* moe : blocks) {
+    if (experts_per_token >= moe->experts_per_token) {
+      return invalid_argument(fmt::format("{} experts per token wanted, the model's own are {}",
+                                          experts_per_token, moe->experts_per_token));
+    }
+    moe->experts_per_token = experts_per_token;
+  }
+  return own;
+}
+
 Result<int64_t> context_length_of(const EngineOptions& options, const ModelSpec& spec) {
   const int64_t wanted = options.context_length > 0 ? options.context_length : spec.context_length;
   if (wanted <= spec.context_length) return wanted;

@@ -16,6 +16,11 @@ namespace motley {
 
 StateFormat state_format_of(const EngineOptions& options);
 
+// Fewer experts per token in every layer, which is another model than the one trained; 0 changes
+// nothing. The model's own number. kInvalidArgument unless it is more, and for a model without
+// experts.
+Result<int> limit_experts(int experts_per_token, ModelSpec* spec);
+
 // Tokens that a sequence may have.
 Result<int64_t> context_length_of(const EngineOptions& options, const ModelSpec& spec);
 

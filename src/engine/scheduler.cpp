@@ -109,7 +109,7 @@ void Scheduler::run_sweep(Request& request) {
                          .chunk = options_.prefill_chunk,
                          .wants_logits = is_last,
                          .keep_going = keep_going},
-                        no_observer_, &logits_);
+                        observer(), &logits_);
   if (status.is_ok()) {
     // deliver() counts one chunk.
     request.stats.prefill_chunks += (rows - 1) / options_.prefill_chunk;
@@ -135,7 +135,7 @@ void Scheduler::step() {
   }
   form_batch();
   const int64_t start_ns = engine_.context().clock.now_ns();
-  const Status status = runner_.run(batch_, logit_rows_, no_observer_, &logits_);
+  const Status status = runner_.run(batch_, logit_rows_, observer(), &logits_);
   const double step_s = seconds_since(engine_.context().clock, start_ns);
   for (Request* request : in_step_) {
     if (status.is_ok()) {

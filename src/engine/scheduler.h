@@ -55,6 +55,7 @@ struct SchedulerOptions {
   int64_t max_step_rows = 1024;  // bound on the rows of a step; at least one chunk always fits
   // Asked within steps that take long (a sweep); true: every request is cancelled.
   std::function<bool()> is_interrupted;
+  StepObserver* observer = nullptr;  // of every step; null: nobody. Outlives the scheduler.
 };
 
 class Scheduler {
@@ -91,6 +92,7 @@ class Scheduler {
   Request* next_sweep();
   void run_sweep(Request& request);
   void form_batch();
+  StepObserver& observer() { return options_.observer != nullptr ? *options_.observer : nobody_; }
   void deliver(Request& request, double step_s);
   void finish(Request& request, FinishReason reason, const Status& status);
   bool take_token(Request& request, std::span<const float> logits);
@@ -98,7 +100,7 @@ class Scheduler {
   Engine& engine_;
   SchedulerOptions options_;
   StepRunner runner_;
-  StepObserver no_observer_;
+  StepObserver nobody_;
   std::list<Request> requests_;  // in order of arrival
   std::vector<Request*> in_step_;
   Batch batch_;

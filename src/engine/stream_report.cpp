@@ -13,7 +13,8 @@ double ratio(double part, double whole) {
 }
 
 struct Figures {
-  double hit_share = 0;
+  double hit_share = 0;    // of the experts wanted
+  double ahead_share = 0;  // of the experts wanted
   double bytes_per_token = 0;
   double bytes_per_s = 0;       // over the whole stretch
   double busy_bytes_per_s = 0;  // while a read was in flight
@@ -24,12 +25,14 @@ struct Figures {
 Figures figures(const StreamStretch& stretch) {
   const StreamStats& stats = stretch.stats;
   const auto bytes = static_cast<double>(stats.read_bytes);
-  return {.hit_share = ratio(static_cast<double>(stats.hits), static_cast<double>(stats.uses)),
-          .bytes_per_token = ratio(bytes, static_cast<double>(stretch.tokens)),
-          .bytes_per_s = ratio(bytes, stretch.seconds),
-          .busy_bytes_per_s = ratio(bytes, stats.busy_s),
-          .wait_share = ratio(stats.wait_s, stretch.seconds),
-          .experts_share = ratio(stats.compute_s, stretch.seconds)};
+  return {
+      .hit_share = ratio(static_cast<double>(stats.hits), static_cast<double>(stats.uses)),
+      .ahead_share = ratio(static_cast<double>(stats.ahead_used), static_cast<double>(stats.uses)),
+      .bytes_per_token = ratio(bytes, static_cast<double>(stretch.tokens)),
+      .bytes_per_s = ratio(bytes, stretch.seconds),
+      .busy_bytes_per_s = ratio(bytes, stats.busy_s),
+      .wait_share = ratio(stats.wait_s, stretch.seconds),
+      .experts_share = ratio(stats.compute_s, stretch.seconds)};
 }
 
 StreamStats stats_of(const Engine& engine) {
@@ -80,10 +83,11 @@ std::string stream_text(const Engine& engine, const StreamStretch& stretch) {
   const MemoryNeeds& needs = engine.memory_plan().needs;
   const Figures f = figures(stretch);
   return fmt::format(
-      "streamed: {} experts a token, {} of {} in memory, {:.1f} % hits, {:.3f} GB read a token; "
-      "drive {:.2f} GB/s while reading{}; time: {:.0f} % waiting for the drive, {:.0f} % experts, "
-      "{:.0f} % the rest\n",
+      "streamed: {} experts a token, {} of {} in memory, {:.1f} % hits, {:.1f} % read ahead ({} "
+      "wasted), {} evictions, {:.3f} GB read a token; drive {:.2f} GB/s while reading{}; time: "
+      "{:.0f} % waiting for the drive, {:.0f} % experts, {:.0f} % the rest\n",
       needs.experts_per_token, store->slots(), needs.expert_count, 100 * f.hit_share,
+      100 * f.ahead_share, stretch.stats.ahead_wasted, stretch.stats.evictions,
       f.bytes_per_token * 1e-9, f.busy_bytes_per_s * 1e-9,
       probed_text(f.busy_bytes_per_s, stretch.probed_bytes_per_s), 100 * f.wait_share,
       100 * f.experts_share, 100 * (1 - f.wait_share - f.experts_share));
@@ -102,10 +106,11 @@ std::string stream_json(const Engine& engine, const StreamStretch& stretch) {
       plan.needs.expert_count, plan.needs.experts_per_token,
       json_quote(store->reads_description()));
   text += fmt::format(
-      "\"uses\": {}, \"hits\": {}, \"evictions\": {}, \"reads\": {}, \"read_bytes\": {}, "
+      "\"uses\": {}, \"hits\": {}, \"ahead_used\": {}, \"ahead_wasted\": {}, \"evictions\": {}, "
+      "\"reads\": {}, \"read_bytes\": {}, "
       "\"retries\": {}, \"hit_share\": {:.4f}, \"bytes_per_token\": {:.1f}, ",
-      stats.uses, stats.hits, stats.evictions, stats.reads, stats.read_bytes, stats.retries,
-      f.hit_share, f.bytes_per_token);
+      stats.uses, stats.hits, stats.ahead_used, stats.ahead_wasted, stats.evictions, stats.reads,
+      stats.read_bytes, stats.retries, f.hit_share, f.bytes_per_token);
   text += probed_json(f.busy_bytes_per_s, stretch.probed_bytes_per_s);
   return text + fmt::format(
                     "\"bytes_per_s\": {:.4e}, \"busy_bytes_per_s\": {:.4e}, \"busy_s\": {:.6f}, "

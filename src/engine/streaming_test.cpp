@@ -192,5 +192,30 @@ TEST(StreamingReport, FindsTheProbeThatWasKept) {
   EXPECT_EQ(StreamMeter(*streamed, directory / "d.json").stretch(1).probed_bytes_per_s, 7e8);
 }
 
+// Another model than the one trained, and labelled as one; streamed as resident.
+TEST(FewerExperts, AreLossyAndSaySo) {
+  OwnedContext context({.threads = 2, .pin = false});
+  const auto whole = load_tiny(context, {});
+  const auto fewer = load_tiny(context, {.experts_per_token = 1});
+  const auto streamed =
+      load_tiny(context, {.expert_cache = {.share = 0.5}, .experts_per_token = 1});
+  ASSERT_TRUE(whole != nullptr && fewer != nullptr && streamed != nullptr);
+  EXPECT_EQ(whole->numerics_name().find("LOSSY"), std::string::npos);
+  EXPECT_NE(fewer->numerics_name().find("LOSSY: 1 of the model's"), std::string::npos);
+  EXPECT_FALSE(same_bits(all_logits(*whole), all_logits(*fewer)));
+  EXPECT_TRUE(same_bits(all_logits(*streamed), all_logits(*fewer)));
+}
+
+TEST(FewerExperts, MoreThanTheModelsAreRefused) {
+  OwnedContext context({.threads = 1, .pin = false});
+  const auto whole = load_tiny(context, {});
+  ASSERT_NE(whole, nullptr);
+  const auto& moe = std::get<MoeSpec>(whole->spec().layers.front().feed_forward);
+  EngineOptions options{.model = tiny_fixture(), .experts_per_token = moe.experts_per_token};
+  const auto refused = Engine::load(context.get(), options);
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace motley

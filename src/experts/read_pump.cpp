@@ -75,22 +75,24 @@ std::vector<ReadCompletion> ReadPump::inspect(Arrived arrived, std::unique_lock<
 }
 
 void ReadPump::submit(uint64_t tag, ReadPriority priority, std::span<const ReadRange> ranges) {
+  const std::lock_guard lock(mutex_);
+  reads_->submit(tag, priority, ranges);
+  ++outstanding_;
+}
+
+void ReadPump::start() {
   {
     const std::lock_guard lock(mutex_);
-    reads_->submit(tag, priority, ranges);
-    ++outstanding_;
+    reads_->start();
   }
   changed_.notify_all();
 }
 
 void ReadPump::submit(uint64_t tag, ReadPriority priority, const ReadGuard& guard) {
-  {
-    const std::lock_guard lock(mutex_);
-    guards_[tag] = guard;
-    reads_->submit(tag, priority, {&guard.range, 1});
-    ++outstanding_;
-  }
-  changed_.notify_all();
+  const std::lock_guard lock(mutex_);
+  guards_[tag] = guard;
+  reads_->submit(tag, priority, {&guard.range, 1});
+  ++outstanding_;
 }
 
 int ReadPump::least_busy(std::span<const int> files) const {
@@ -103,6 +105,11 @@ int ReadPump::least_busy(std::span<const int> files) const {
 void ReadPump::raise(uint64_t tag, ReadPriority priority) {
   const std::lock_guard lock(mutex_);
   reads_->raise(tag, priority);
+}
+
+void ReadPump::cancel(uint64_t tag) {
+  const std::lock_guard lock(mutex_);
+  reads_->cancel(tag);
 }
 
 std::vector<ReadCompletion> ReadPump::take(bool block) {

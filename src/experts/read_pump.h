@@ -31,13 +31,17 @@ class ReadPump {
   ReadPump(const ReadPump&) = delete;
   ReadPump& operator=(const ReadPump&) = delete;
 
+  // Begins with the next start() at the latest.
   void submit(uint64_t tag, ReadPriority priority, std::span<const ReadRange> ranges);
   void submit(uint64_t tag, ReadPriority priority, const ReadGuard& guard);
   // Of the files (not empty), the one whose drive has the fewest bytes to read; the first of
   // equals.
   int least_busy(std::span<const int> files) const;
+  void start();
   // What has not started becomes more urgent.
   void raise(uint64_t tag, ReadPriority priority);
+  // What has not started is dropped; the completion still comes, as kCancelled.
+  void cancel(uint64_t tag);
   // What has arrived; with `block`, at least one completion if any request is outstanding.
   std::vector<ReadCompletion> take(bool block);
   ReadStats stats() const;

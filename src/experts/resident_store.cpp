@@ -4,8 +4,8 @@
 
 namespace motley {
 
-Status ResidentExpertStore::for_each_wave(int layer, std::span<const int32_t> wanted,
-                                          Wave compute) {
+Status ResidentExpertStore::for_each_wave(int layer, std::span<const int32_t> wanted, Wave compute,
+                                          [[maybe_unused]] Meanwhile meanwhile) {
   const std::vector<ExpertWeights>& experts = layers_[static_cast<size_t>(layer)];
   const size_t slots = wave_slots_ > 0 ? static_cast<size_t>(wave_slots_) : wanted.size();
   for (size_t begin = 0; begin < wanted.size(); begin += slots) {

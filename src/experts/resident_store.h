@@ -15,7 +15,8 @@ class ResidentExpertStore final : public ExpertStore {
   explicit ResidentExpertStore(std::vector<std::vector<ExpertWeights>> layers, int wave_slots = 0)
       : layers_(std::move(layers)), wave_slots_(wave_slots) {}
 
-  Status for_each_wave(int layer, std::span<const int32_t> wanted, Wave compute) override;
+  Status for_each_wave(int layer, std::span<const int32_t> wanted, Wave compute,
+                       Meanwhile meanwhile) override;
 
  private:
   std::vector<std::vector<ExpertWeights>> layers_;

@@ -11,13 +11,16 @@ std::vector<std::vector<int32_t>> waves_of(int slots, std::vector<int32_t> wante
   for (int64_t i = 0; i < 8; ++i) layers[1][static_cast<size_t>(i)].gate.rows = 100 + i;
   ResidentExpertStore store(std::move(layers), slots);
   std::vector<std::vector<int32_t>> waves;
-  const Status status = store.for_each_wave(1, wanted, [&](std::span<const ResolvedExpert> wave) {
-    waves.emplace_back();
-    for (const ResolvedExpert& resolved : wave) {
-      EXPECT_EQ(resolved.weights->gate.rows, 100 + resolved.expert);
-      waves.back().push_back(resolved.expert);
-    }
-  });
+  const Status status = store.for_each_wave(
+      1, wanted,
+      [&](std::span<const ResolvedExpert> wave) {
+        waves.emplace_back();
+        for (const ResolvedExpert& resolved : wave) {
+          EXPECT_EQ(resolved.weights->gate.rows, 100 + resolved.expert);
+          waves.back().push_back(resolved.expert);
+        }
+      },
+      [] {});
   EXPECT_TRUE(status.is_ok());
   return waves;
 }

@@ -44,6 +44,8 @@ bool scales_are_finite(const WeightMatrix& matrix) {
 StreamStats StreamStats::operator-(const StreamStats& earlier) const {
   return {.uses = uses - earlier.uses,
           .hits = hits - earlier.hits,
+          .ahead_used = ahead_used - earlier.ahead_used,
+          .ahead_wasted = ahead_wasted - earlier.ahead_wasted,
           .evictions = evictions - earlier.evictions,
           .read_bytes = read_bytes - earlier.read_bytes,
           .reads = reads - earlier.reads,
@@ -100,7 +102,8 @@ StreamedExpertStore::StreamedExpertStore(Context& context, ExpertLayout layout,
       most_at_once_(static_cast<size_t>(options.wave_slots > 0
                                             ? std::min(options.wave_slots, cache_.largest_step())
                                             : cache_.largest_step())),
-      slots_(static_cast<size_t>(shape.slots)) {
+      slots_(static_cast<size_t>(shape.slots)),
+      looks_ahead_(options.look_ahead) {
   for (int layer = 0; layer < layout_.layers(); ++layer) {
     checked_.emplace_back(static_cast<size_t>(layout_.experts(layer)), false);
   }
@@ -108,24 +111,33 @@ StreamedExpertStore::StreamedExpertStore(Context& context, ExpertLayout layout,
 
 StreamedExpertStore::~StreamedExpertStore() = default;
 
-Status StreamedExpertStore::for_each_wave(int layer, std::span<const int32_t> wanted,
-                                          Wave compute) {
+Status StreamedExpertStore::for_each_wave(int layer, std::span<const int32_t> wanted, Wave compute,
+                                          Meanwhile meanwhile) {
+  check_guesses(layer, wanted);
+  const auto nothing = [] {};
   for (size_t begin = 0; begin < wanted.size(); begin += most_at_once_) {
     const size_t count = std::min(most_at_once_, wanted.size() - begin);
-    MOTLEY_RETURN_IF_ERROR(run_group(layer, wanted.subspan(begin, count), compute));
+    const bool is_last = begin + count == wanted.size();
+    MOTLEY_RETURN_IF_ERROR(run_group(layer, wanted.subspan(begin, count), compute,
+                                     is_last && looks_ahead_ ? meanwhile : Meanwhile(nothing)));
   }
   return Status::ok();
 }
 
-Status StreamedExpertStore::run_group(int layer, std::span<const int32_t> wanted, Wave compute) {
+Status StreamedExpertStore::run_group(int layer, std::span<const int32_t> wanted, Wave compute,
+                                      Meanwhile meanwhile) {
   failure_ = Status::ok();
   failed_.clear();
+  make_room(wanted.size());
   const int64_t start_ns = context_.clock.now_ns();
   start_reads(layer, cache_.plan(cache_layers_[static_cast<size_t>(layer)], wanted));
+  drop_guesses();
   start_s_ += seconds_since(context_.clock, start_ns);
+  meanwhile();
   run_wave(compute);
   while (waiting_ > 0) {
     collect(/*block=*/true);
+    if (waiting_ == 0) idle_since_ns_ = context_.clock.now_ns();
     run_wave(compute);
   }
   for (const int32_t slot : failed_) empty_slot(slot);
@@ -135,83 +147,37 @@ Status StreamedExpertStore::run_group(int layer, std::span<const int32_t> wanted
 void StreamedExpertStore::start_reads(int layer, const CachePlan& plan) {
   ready_.clear();
   for (const SlotAssignment& assigned : plan.experts) {
-    const Slot& slot = slots_[static_cast<size_t>(assigned.slot)];
     if (!assigned.hit) {
       assign(assigned.slot, layer, assigned.expert, /*wanted=*/true);
       submit(assigned.slot, kGateUp, ReadPriority::kDemandGateUp);
-    } else if (slot.parts_waiting > 0) {
-      join_read(assigned.slot);
     } else {
-      ready_.push_back(assigned.slot);
+      use_slot(assigned.slot);
     }
   }
   for (const SlotAssignment& assigned : plan.experts) {
     if (!assigned.hit) submit(assigned.slot, kDown, ReadPriority::kDemandDown);
   }
+  reads_.start();
+}
+
+// A step wants what a slot holds, or will hold.
+void StreamedExpertStore::use_slot(int32_t index) {
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  ahead_used_ += slot.is_ahead;
+  slot.is_ahead = false;
+  if (slot.parts_waiting > 0) {
+    join_read(index);
+  } else {
+    ready_.push_back(index);
+  }
 }
 
 void StreamedExpertStore::assign(int32_t index, int layer, int32_t expert, bool wanted) {
-  slots_[static_cast<size_t>(index)] = {
-      .layer = layer, .expert = expert, .parts_waiting = 2, .wanted = wanted};
-  ++(wanted ? waiting_ : ahead_);
-}
-
-// A step wants what is being read ahead.
-void StreamedExpertStore::join_read(int32_t index) {
   Slot& slot = slots_[static_cast<size_t>(index)];
-  slot.wanted = true;
-  ++waiting_;
-  --ahead_;
-  cache_.set_pinned(cache_layers_[static_cast<size_t>(slot.layer)], slot.expert, false);
-  reads_.raise(static_cast<uint64_t>(index) * 2 + kGateUp, ReadPriority::kDemandGateUp);
-  reads_.raise(static_cast<uint64_t>(index) * 2 + kDown, ReadPriority::kDemandDown);
-}
-
-void StreamedExpertStore::begin_sweep_layer(int layer) {
-  collect(/*block=*/false);
-  pin_layer(sweep_layer_, false);
-  // A cache that does not hold a layer works in groups, whose experts must be able to leave.
-  const bool is_first = sweep_layer_ < 0;
-  const int experts = layout_.experts(layer);
-  const bool holds_layer = cache_.largest_step() >= experts;
-  sweep_layer_ = holds_layer ? layer : -1;
-  if (!holds_layer) return;
-  pin_layer(layer, true);
-  if (is_first) read_ahead(layer, cache_.largest_step());
-  if (layer + 1 < layout_.layers()) read_ahead(layer + 1, cache_.largest_step() - experts);
-}
-
-void StreamedExpertStore::end_sweep() {
-  pin_layer(sweep_layer_, false);
-  sweep_layer_ = -1;
-  while (ahead_ > 0) collect(/*block=*/true);  // no more than a layer
-}
-
-// Experts of `layer` that may stay whatever else is read. Those that are being read are pinned
-// already, until they arrive.
-void StreamedExpertStore::pin_layer(int layer, bool pinned) {
-  if (layer < 0) return;
-  const int cached = cache_layers_[static_cast<size_t>(layer)];
-  for (int expert = 0; cached >= 0 && expert < layout_.experts(layer); ++expert) {
-    const std::optional<int32_t> slot = cache_.slot_of(cached, expert);
-    if (!slot || slots_[static_cast<size_t>(*slot)].parts_waiting > 0) continue;
-    cache_.set_pinned(cached, expert, pinned);
-  }
-}
-
-// At most `room` experts, which leaves whole the floors and what the current layer still wants.
-void StreamedExpertStore::read_ahead(int layer, int room) {
-  const int cached = cache_layers_[static_cast<size_t>(layer)];
-  if (cached < 0) return;
-  for (int expert = 0; expert < layout_.experts(layer) && room > 0; ++expert) {
-    const std::optional<SlotAssignment> taken = cache_.admit_sweep(cached, expert);
-    if (!taken) continue;
-    --room;
-    cache_.set_pinned(cached, expert, true);
-    assign(taken->slot, layer, expert, /*wanted=*/false);
-    submit(taken->slot, kGateUp, ReadPriority::kSweep);
-    submit(taken->slot, kDown, ReadPriority::kSweep);
-  }
+  ahead_wasted_ += slot.is_ahead;
+  slot = {
+      .layer = layer, .expert = expert, .parts_waiting = 2, .wanted = wanted, .is_ahead = !wanted};
+  ++(wanted ? waiting_ : ahead_);
 }
 
 void StreamedExpertStore::submit(int32_t slot, Part part, ReadPriority priority) {
@@ -270,6 +236,10 @@ void StreamedExpertStore::collect(bool block) {
 
 void StreamedExpertStore::arrive(int32_t index) {
   Slot& slot = slots_[static_cast<size_t>(index)];
+  if (slot.wanted && slot.failure.code() == StatusCode::kCancelled) {
+    read_again(index);
+    return;
+  }
   slot.weights = layout_.weights_in(slot.layer, slot.expert, slot_data(index));
   if (slot.failure.is_ok()) slot.failure = check_scales(slot);
   if (!slot.wanted) {
@@ -277,7 +247,10 @@ void StreamedExpertStore::arrive(int32_t index) {
     // A failure of what was read ahead is none yet: who wants the expert reads it again.
     const int cached = cache_layers_[static_cast<size_t>(slot.layer)];
     cache_.set_pinned(cached, slot.expert, slot.layer == sweep_layer_);
-    if (!slot.failure.is_ok()) cache_.release(cached, slot.expert);
+    if (!slot.failure.is_ok()) {
+      slot.is_ahead = false;
+      cache_.release(cached, slot.expert);
+    }
     return;
   }
   --waiting_;
@@ -321,7 +294,9 @@ void StreamedExpertStore::run_wave(Wave compute) {
 }
 
 void StreamedExpertStore::empty_slot(int32_t index) {
-  const Slot& slot = slots_[static_cast<size_t>(index)];
+  Slot& slot = slots_[static_cast<size_t>(index)];
+  ahead_wasted_ += slot.is_ahead;
+  slot.is_ahead = false;
   cache_.release(cache_layers_[static_cast<size_t>(slot.layer)], slot.expert);
 }
 
@@ -329,11 +304,23 @@ std::byte* StreamedExpertStore::slot_data(int32_t slot) {
   return memory_.data() + int64_t{slot} * layout_.slot_bytes();
 }
 
+// The policy that the constructor made.
+std::vector<float> StreamedExpertStore::heat() const {
+  return static_cast<const FrequencyRecency&>(cache_.policy()).heat();
+}
+
+void StreamedExpertStore::set_heat(std::span<const float> uses_per_step) {
+  if (uses_per_step.empty()) return;
+  static_cast<FrequencyRecency&>(cache_.policy()).set_heat(uses_per_step);
+}
+
 StreamStats StreamedExpertStore::stats() const {
   const ReadStats read = reads_.stats();
   const CacheCounts& cache = cache_.counts();
   StreamStats stats{.uses = cache.uses,
-                    .hits = cache.hits,
+                    .hits = cache.hits - ahead_used_,
+                    .ahead_used = ahead_used_,
+                    .ahead_wasted = ahead_wasted_,
                     .evictions = cache.evictions,
                     .read_bytes = read.total_bytes(),
                     .wait_s = wait_s_,

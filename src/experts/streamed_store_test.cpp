@@ -59,16 +59,19 @@ class StreamedStore : public testing::Test {
   size_t expect_all(StreamedExpertStore& store, const std::vector<int32_t>& wanted) {
     std::vector<int32_t> seen;
     size_t largest = 0;
-    const Status status = store.for_each_wave(1, wanted, [&](std::span<const ResolvedExpert> wave) {
-      largest = std::max(largest, wave.size());
-      for (const ResolvedExpert& resolved : wave) {
-        seen.push_back(resolved.expert);
-        const ExpertWeights& expected = fake_.layers[1][static_cast<size_t>(resolved.expert)];
-        EXPECT_TRUE(same_matrix(resolved.weights->gate, expected.gate)) << resolved.expert;
-        EXPECT_TRUE(same_matrix(resolved.weights->up, expected.up)) << resolved.expert;
-        EXPECT_TRUE(same_matrix(resolved.weights->down, expected.down)) << resolved.expert;
-      }
-    });
+    const Status status = store.for_each_wave(
+        1, wanted,
+        [&](std::span<const ResolvedExpert> wave) {
+          largest = std::max(largest, wave.size());
+          for (const ResolvedExpert& resolved : wave) {
+            seen.push_back(resolved.expert);
+            const ExpertWeights& expected = fake_.layers[1][static_cast<size_t>(resolved.expert)];
+            EXPECT_TRUE(same_matrix(resolved.weights->gate, expected.gate)) << resolved.expert;
+            EXPECT_TRUE(same_matrix(resolved.weights->up, expected.up)) << resolved.expert;
+            EXPECT_TRUE(same_matrix(resolved.weights->down, expected.down)) << resolved.expert;
+          }
+        },
+        [] {});
     EXPECT_TRUE(status.is_ok()) << status.message();
     std::sort(seen.begin(), seen.end());
     EXPECT_EQ(seen, wanted);
@@ -122,11 +125,12 @@ TEST_F(StreamedStore, AnExpertThatCannotBeReadFailsTheStepAndNoMore) {
   context_.faults().arm("io.stream.read", 1, io_error("drive", EIO));
   context_.faults().arm("io.stream.retry", 1, io_error("drive", EIO));
   std::vector<int32_t> seen;
-  const Status status = store->for_each_wave(1, std::vector<int32_t>{3, 7},
-                                             [&](std::span<const ResolvedExpert> wave) {
-                                               for (const ResolvedExpert& resolved : wave)
-                                                 seen.push_back(resolved.expert);
-                                             });
+  const Status status = store->for_each_wave(
+      1, std::vector<int32_t>{3, 7},
+      [&](std::span<const ResolvedExpert> wave) {
+        for (const ResolvedExpert& resolved : wave) seen.push_back(resolved.expert);
+      },
+      [] {});
   ASSERT_FALSE(status.is_ok());
   EXPECT_EQ(status.code(), StatusCode::kIo);
   EXPECT_NE(status.message().find("expert 7 of layer 1"), std::string::npos) << status.message();
@@ -143,7 +147,7 @@ TEST_F(StreamedStore, ASweepReadsAheadWhatTheNextLayerWants) {
   expect_all(*store, choose(kExperts));
   store->end_sweep();
   const StreamStats stats = store->stats();
-  EXPECT_EQ(stats.hits, kExperts) << "all were on their way";
+  EXPECT_EQ(stats.ahead_used, kExperts) << "all were on their way";
   expect_all(*store, choose(4));
   EXPECT_EQ(store->stats().read_bytes, stats.read_bytes);
 }
@@ -158,7 +162,7 @@ TEST_F(StreamedStore, AFailedReadAheadIsReadAgainWhenItIsWanted) {
   EXPECT_EQ(store->stats().retries, 1);
   expect_all(*store, choose(kExperts));
   const StreamStats stats = store->stats();
-  EXPECT_EQ(stats.hits, kExperts - 1);
+  EXPECT_EQ(stats.ahead_used, kExperts - 1);
 }
 
 TEST_F(StreamedStore, ASweepThroughACacheSmallerThanALayerReadsNothingAhead) {
@@ -172,6 +176,40 @@ TEST_F(StreamedStore, ASweepThroughACacheSmallerThanALayerReadsNothingAhead) {
   }
 }
 
+TEST_F(StreamedStore, AGuessThatComesTrueIsNotReadTwice) {
+  const auto store = open(kExperts);
+  ASSERT_NE(store, nullptr);
+  for (int step = 0; step < 3; ++step) {
+    const StreamStats before = store->stats();
+    const std::vector<int32_t> wanted = {4 * step, 4 * step + 1, 4 * step + 2, 4 * step + 3};
+    store->expect(1, wanted, 4);
+    expect_all(*store, wanted);
+    const StreamStats step_stats = store->stats() - before;
+    EXPECT_GE(step_stats.ahead_used, 1) << "at least one guess is tried";
+    EXPECT_EQ(step_stats.hits, 0) << "what was read ahead is no hit";
+    EXPECT_EQ(step_stats.ahead_wasted, 0);
+  }
+}
+
+TEST_F(StreamedStore, WrongGuessesAreDroppedAndChangeNothing) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    for (const int64_t slots : {4, 7, kExperts}) {
+      const auto store = open(slots, {.seed = seed, .errors = 0.1, .short_reads = 0.1});
+      ASSERT_NE(store, nullptr);
+      for (int step = 0; step < 60; ++step) {
+        store->expect(1, choose(4), 4);
+        expect_all(*store, choose(step % 8 == 7 ? static_cast<size_t>(kExperts) : 4));
+        if (step % 10 == 9) {
+          store->begin_sweep_layer(0);
+          store->begin_sweep_layer(1);
+          expect_all(*store, choose(kExperts));
+          store->end_sweep();
+        }
+      }
+    }
+  }
+}
+
 TEST_F(StreamedStore, ScalesThatAreNotFiniteAreRefused) {
   const WeightPlane& scales = fake_.layers[1][5].down.scales;
   const int64_t at = scales.data - fake_.bytes.data();
@@ -180,8 +218,8 @@ TEST_F(StreamedStore, ScalesThatAreNotFiniteAreRefused) {
   write();
   const auto store = open(8);
   ASSERT_NE(store, nullptr);
-  const Status status = store->for_each_wave(1, std::vector<int32_t>{5},
-                                             [](std::span<const ResolvedExpert>) { FAIL(); });
+  const Status status = store->for_each_wave(
+      1, std::vector<int32_t>{5}, [](std::span<const ResolvedExpert>) { FAIL(); }, [] {});
   EXPECT_EQ(status.message(), "expert 5 of layer 1: its scales hold NaN or infinity");
   expect_all(*store, {1, 2, 3, 4});
 }

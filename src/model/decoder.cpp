@@ -23,7 +23,9 @@ void Decoder::embed(StepContext& context, std::span<const int32_t> tokens,
 
 Status Decoder::run_layer(int layer, StepContext& context, const Batch& batch,
                           const TensorView& hidden, StepObserver& observer) const {
-  return layers_[static_cast<size_t>(layer)].run(context, batch, hidden, observer);
+  const auto index = static_cast<size_t>(layer);
+  const Layer* next = index + 1 < layers_.size() ? &layers_[index + 1] : nullptr;
+  return layers_[index].run(context, batch, hidden, observer, next);
 }
 
 Status Decoder::run_layers(StepContext& context, const Batch& batch, const TensorView& hidden,

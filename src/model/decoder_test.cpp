@@ -112,7 +112,7 @@ TEST(Decoder, ALayerIsTwoResidualSteps) {
     normed = plain_rms_norm(want, layer.feed_forward_norm, model.weights());
     const MoeBlock moe(std::get<MoeSpec>(layer.feed_forward), model.weights(), model.store(),
                        index);
-    ASSERT_TRUE(moe.run(model.step(), again, normed.view(), out.view(), nobody).is_ok());
+    ASSERT_TRUE(moe.run(model.step(), again, normed.view(), out.view(), nobody, [] {}).is_ok());
     for (size_t i = 0; i < want.values.size(); ++i) want.values[i] += out.values[i];
     EXPECT_TRUE(rows_near(actual, want, 1e-6)) << "layer " << index;
   }

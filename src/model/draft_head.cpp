@@ -21,7 +21,7 @@ Status DraftHead::run(StepContext& context, const Batch& batch,
   const TensorView x = context.scratch({batch.rows(), hidden_size});
   const LinearTarget target{projection_, x};
   context.ops.linear.linear(context.stream, joined, batch.counts, std::span(&target, 1));
-  MOTLEY_RETURN_IF_ERROR(layer_.run(context, batch, x, observer));
+  MOTLEY_RETURN_IF_ERROR(layer_.run(context, batch, x, observer, /*next=*/nullptr));
   final_norm_.apply(context, x, out.values);
   return Status::ok();
 }

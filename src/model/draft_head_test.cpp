@@ -58,7 +58,7 @@ TEST(DraftHead, IsTheFormula) {
                     DeltaForm::kRecurrent);
   SequenceState other = model.new_state();
   const Batch batch = rows_of(other, 3, 0);
-  ASSERT_TRUE(layer.run(model.step(), batch, x.view(), nobody).is_ok());
+  ASSERT_TRUE(layer.run(model.step(), batch, x.view(), nobody, nullptr).is_ok());
   EXPECT_TRUE(rows_near(actual, plain_rms_norm(x, spec.final_norm, model.weights()), 1e-6));
 }
 

@@ -1,6 +1,12 @@
 #include "model/layer.h"
 
 namespace motley {
+namespace {
+
+// More rows want most experts anyway.
+constexpr int64_t kMostGuessedRows = 8;
+
+}  // namespace
 
 BoundNorm::BoundNorm(const NormSpec& spec, const LoadedWeights& weights)
     : weight(weights.vector(spec.weight)),
@@ -31,7 +37,7 @@ Layer::Layer(const LayerSpec& spec, const LoadedWeights& weights, ExpertStore& s
       }()) {}
 
 Status Layer::run(StepContext& context, const Batch& batch, const TensorView& hidden,
-                  StepObserver& observer) const {
+                  StepObserver& observer, const Layer* next) const {
   const Arena::Scope scope(context.stream.scratch());
   const TensorView normed = context.scratch(hidden.shape);
   const TensorView out = context.scratch(hidden.shape);
@@ -48,7 +54,10 @@ Status Layer::run(StepContext& context, const Batch& batch, const TensorView& hi
 
   feed_forward_norm_.apply(context, hidden, normed);
   if (const auto* moe = std::get_if<MoeBlock>(&feed_forward_)) {
-    MOTLEY_RETURN_IF_ERROR(moe->run(context, batch, normed, out, observer));
+    const auto guess_next = [&] {
+      if (next != nullptr) next->guess_experts(context, batch, hidden);
+    };
+    MOTLEY_RETURN_IF_ERROR(moe->run(context, batch, normed, out, observer, guess_next));
   } else {
     MOTLEY_RETURN_IF_ERROR(std::get<DenseMlpBlock>(feed_forward_).run(context, batch, normed, out));
   }
@@ -59,6 +68,16 @@ Status Layer::run(StepContext& context, const Batch& batch, const TensorView& hi
     observer.layer_output(index_, batch, hidden);
   }
   return Status::ok();
+}
+
+void Layer::guess_experts(StepContext& context, const Batch& batch,
+                          const TensorView& hidden) const {
+  const auto* moe = std::get_if<MoeBlock>(&feed_forward_);
+  if (moe == nullptr || batch.counts.prefill > 0 || batch.rows() > kMostGuessedRows) return;
+  const Arena::Scope scope(context.stream.scratch());
+  const TensorView normed = context.scratch(hidden.shape);
+  feed_forward_norm_.apply(context, hidden, normed);
+  moe->guess(context, batch, normed);
 }
 
 void Layer::report_state(const Batch& batch, StepObserver& observer) const {

@@ -25,14 +25,18 @@ class Layer {
   Layer(const LayerSpec& spec, const LoadedWeights& weights, ExpertStore& store, int index,
         StateKind kv_kind, DeltaForm prefill_form);
 
-  // hidden [rows, hidden_size] is updated in place; state advances by the batch's rows.
+  // hidden [rows, hidden_size] is updated in place; state advances by the batch's rows. `next` is
+  // the layer that runs after this one, null after the last: its experts can be guessed here.
   Status run(StepContext& context, const Batch& batch, const TensorView& hidden,
-             StepObserver& observer) const;
+             StepObserver& observer, const Layer* next) const;
 
  private:
   using Mixer = std::variant<GatedDeltaBlock, GatedAttentionBlock>;
   using FeedForward = std::variant<MoeBlock, DenseMlpBlock>;
 
+  // Guesses this layer's experts by the hidden state one feed-forward earlier, for a few decode
+  // rows: their reads are what a step waits for.
+  void guess_experts(StepContext& context, const Batch& batch, const TensorView& hidden) const;
   void report_state(const Batch& batch, StepObserver& observer) const;
 
   int index_;

@@ -25,8 +25,10 @@ class StepObserver {
  public:
   virtual ~StepObserver() = default;
 
-  // Whether layer_output and routing should be called; they force a synchronisation.
+  // Whether layer_output, router_logits and routing should be called; they force a synchronisation.
   virtual bool wants_activations() const { return false; }
+  // Whether routing alone should be.
+  virtual bool wants_routing() const { return wants_activations(); }
 
   // The residual stream after `layer` (drafts count on from the trunk's last), [rows, hidden].
   virtual void layer_output(int layer, const Batch& batch, const ConstTensorView& hidden) {

@@ -38,7 +38,8 @@ class PoolStore final : public ExpertStore {
   PoolStore(const Clock& clock, std::vector<std::vector<ExpertWeights>> pools)
       : clock_(clock), pools_(std::move(pools)) {}
 
-  Status for_each_wave(int layer, std::span<const int32_t> wanted, Wave compute) override {
+  Status for_each_wave(int layer, std::span<const int32_t> wanted, Wave compute,
+                       Meanwhile) override {
     const std::vector<ExpertWeights>& pool = pools_[static_cast<size_t>(layer)];
     resolved_.clear();
     for (const int32_t expert : wanted) {

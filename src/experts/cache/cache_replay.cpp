@@ -41,7 +41,6 @@ class BeladyPolicy final : public EvictionPolicy {
     if (next_[index] == first_[index + 1]) return {-std::numeric_limits<double>::infinity(), 0};
     return {-static_cast<double>(steps_[next_[index]]), 0};
   }
-  double clear_margin() const override { return 0; }
 
  private:
   template <typename Visit>

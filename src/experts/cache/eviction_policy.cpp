@@ -16,7 +16,6 @@ class LruPolicy final : public EvictionPolicy {
   EvictionKey key(int layer, int expert) const override {
     return {static_cast<double>(last_[shape_.index(layer, expert)]), 0};
   }
-  double clear_margin() const override { return static_cast<double>(shape_.layers); }
 
  private:
   CacheShape shape_;
@@ -45,7 +44,6 @@ class LfuPolicy final : public EvictionPolicy {
     const size_t index = shape_.index(layer, expert);
     return {static_cast<double>(count_[index]), last_[index]};
   }
-  double clear_margin() const override { return 1; }
 
  private:
   CacheShape shape_;

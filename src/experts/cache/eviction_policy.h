@@ -45,8 +45,6 @@ class EvictionPolicy {
   virtual double shared_score([[maybe_unused]] int layer, const EvictionKey& key) const {
     return key.score;
   }
-  // By how much shared_score must be higher for a guess to push out an expert.
-  virtual double clear_margin() const = 0;
   // Changes when all keys changed at once.
   virtual uint64_t generation() const { return 0; }
 };

@@ -147,20 +147,7 @@ void ExpertCache::record_only(int layer, std::span<const int32_t> wanted) {
   refresh_keys();
 }
 
-std::optional<SlotAssignment> ExpertCache::admit_look_ahead(int layer, int expert) {
-  if (slot_of(layer, expert)) return std::nullopt;
-  if (!free_.empty()) return admit(layer, expert, std::nullopt);
-  const std::optional<CachedExpert> lowest = victim(layer);
-  if (!lowest) return std::nullopt;
-  const double score =
-      policy_->shared_score(lowest->layer, policy_->key(lowest->layer, lowest->expert));
-  // Written so that two experts without any history do not push each other out.
-  const double own = policy_->shared_score(layer, policy_->key(layer, expert));
-  if (!(own > score + policy_->clear_margin())) return std::nullopt;
-  return admit(layer, expert, lowest);
-}
-
-std::optional<SlotAssignment> ExpertCache::admit_sweep(int layer, int expert) {
+std::optional<SlotAssignment> ExpertCache::admit_ahead(int layer, int expert) {
   if (slot_of(layer, expert)) return std::nullopt;
   if (!free_.empty()) return admit(layer, expert, std::nullopt);
   const std::optional<CachedExpert> lowest = victim(layer);
@@ -181,7 +168,7 @@ SlotAssignment ExpertCache::admit(int layer, int expert,
   occupy(taken.slot, {layer, expert});
   heap(layer).set(expert, policy_->key(layer, expert));
   refresh_layer(layer);
-  ++counts_.look_ahead_taken;
+  ++counts_.taken_ahead;
   return taken;
 }
 

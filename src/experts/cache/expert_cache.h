@@ -36,8 +36,8 @@ struct CachePlan {
 struct CacheCounts {
   int64_t uses = 0;  // experts wanted by plan()
   int64_t hits = 0;
-  int64_t evictions = 0;         // by plan()
-  int64_t look_ahead_taken = 0;  // slots given to guesses
+  int64_t evictions = 0;    // by plan()
+  int64_t taken_ahead = 0;  // slots given by admit_ahead()
 };
 
 // kInvalidArgument, or kResourceExhausted with the arithmetic when the floors do not fit.
@@ -57,13 +57,10 @@ class ExpertCache {
   // A sweep that passes the slots by (prefill): learns heat, admits nothing.
   void record_only(int layer, std::span<const int32_t> wanted);
 
-  // A slot for an expert that may be needed soon: an empty one, or one of an expert whose score is
-  // clearly lower. nullopt: not worth it, or in a slot already. Not counted as a use.
-  std::optional<SlotAssignment> admit_look_ahead(int layer, int expert);
-
-  // A slot for an expert that a sweep is about to need, whatever the scores; nullopt when only
-  // floors, held or pinned experts are left, or when it is in a slot already. Not counted as a use.
-  std::optional<SlotAssignment> admit_sweep(int layer, int expert);
+  // A slot for an expert that will be needed soon: an empty one, or that of the lowest score;
+  // nullopt when only floors, held or pinned experts are left, or when it is in a slot already. Not
+  // counted as a use.
+  std::optional<SlotAssignment> admit_ahead(int layer, int expert);
 
   // The read into the expert's slot failed or was given up: the slot is empty again, and a pin is
   // gone. Nothing happens when it is in no slot.

@@ -98,29 +98,29 @@ TEST(ExpertCache, ASweepTeachesHeatAndAdmitsNothing) {
   EXPECT_EQ(evicted_by(cache.plan(0, Wanted{7})), Wanted{1});
 }
 
-TEST(ExpertCache, ALookAheadPushesOutOnlyWhatIsClearlyColder) {
+TEST(ExpertCache, WhatIsReadAheadTakesTheColdestSlot) {
   const CacheShape shape{.layers = 2, .experts = 8, .slots = 4, .floor = 1};
   ExpertCache cache(shape, make_lfu_policy(shape));
-  const auto empty = cache.admit_look_ahead(1, 3);
+  const auto empty = cache.admit_ahead(1, 3);
   ASSERT_TRUE(empty.has_value());
   EXPECT_FALSE(empty->evicted.has_value());
-  EXPECT_EQ(cache.admit_look_ahead(1, 3), std::nullopt) << "it is in a slot";
+  EXPECT_EQ(cache.admit_ahead(1, 3), std::nullopt) << "it is in a slot";
   EXPECT_EQ(cache.plan(1, Wanted{3}).hits, 1);
   cache.plan(0, Wanted{0, 1, 2});
-  EXPECT_EQ(cache.admit_look_ahead(1, 4), std::nullopt) << "never used, no slot is empty";
-  for (int i = 0; i < 3; ++i) cache.record_only(1, Wanted{4});
-  EXPECT_EQ(cache.admit_look_ahead(1, 4)->evicted, (CachedExpert{1, 3}));
-  EXPECT_EQ(cache.counts().look_ahead_taken, 2);
+  cache.plan(1, Wanted{3});
+  cache.plan(0, Wanted{0, 2});
+  cache.plan(1, Wanted{3});  // nothing of layer 0 is held any more
+  EXPECT_EQ(cache.admit_ahead(1, 4)->evicted, (CachedExpert{0, 1}));
+  EXPECT_EQ(cache.counts().taken_ahead, 2);
 }
 
-TEST(ExpertCache, ALookAheadLeavesTheStepBeingComputed) {
+TEST(ExpertCache, WhatIsReadAheadLeavesTheStepBeingComputed) {
   const CacheShape shape{.layers = 2, .experts = 8, .slots = 4, .floor = 1};
   ExpertCache cache(shape, make_lfu_policy(shape));
-  for (int i = 0; i < 9; ++i) cache.record_only(1, Wanted{4});
   cache.plan(0, Wanted{0, 1, 2, 3});
-  EXPECT_EQ(cache.admit_look_ahead(1, 4), std::nullopt);
+  EXPECT_EQ(cache.admit_ahead(1, 4), std::nullopt);
   cache.release(0, 2);
-  EXPECT_TRUE(cache.admit_look_ahead(1, 4).has_value());
+  EXPECT_TRUE(cache.admit_ahead(1, 4).has_value());
 }
 
 TEST(ExpertCache, AFailedReadEmptiesItsSlot) {
@@ -247,8 +247,7 @@ RC_GTEST_PROP(ExpertCacheProperty, TheFirstVictimIsTheLowestAndFloorsHold, ()) {
     check_bijection(cache);
     if (*rc::gen::inRange(0, 4) == 0) cache.release(layer, *rc::gen::inRange(0, shape.experts));
     if (*rc::gen::inRange(0, 4) == 0) {
-      cache.admit_look_ahead(*rc::gen::inRange(0, shape.layers),
-                             *rc::gen::inRange(0, shape.experts));
+      cache.admit_ahead(*rc::gen::inRange(0, shape.layers), *rc::gen::inRange(0, shape.experts));
     }
   }
 }

@@ -47,7 +47,6 @@ class FrequencyRecency final : public EvictionPolicy {
   void record(int layer, std::span<const int32_t> wanted) override;
   EvictionKey key(int layer, int expert) const override;
   double shared_score(int layer, const EvictionKey& key) const override;
-  double clear_margin() const override { return 1; }  // twice as often
   uint64_t generation() const override { return generation_; }
 
   size_t rule() const { return rule_; }

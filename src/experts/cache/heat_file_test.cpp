@@ -139,7 +139,7 @@ TEST_F(HeatFileTest, AWarmStartHitsFromTheFirstToken) {
   seeded->set_heat(heat.uses_per_step);
   ExpertCache warm(shape, std::move(seeded));
   for (const auto& [layer, expert] : heat.hottest(64)) {
-    EXPECT_TRUE(warm.admit_look_ahead(layer, expert).has_value());
+    EXPECT_TRUE(warm.admit_ahead(layer, expert).has_value());
   }
   EXPECT_EQ(warm.empty_slots(), 0);
   EXPECT_GT(hits_of(warm, 500, 510), hits_of(cold, 500, 510) + 20);

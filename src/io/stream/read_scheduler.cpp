@@ -101,7 +101,6 @@ void ReadScheduler::submit(uint64_t tag, ReadPriority priority, std::span<const 
       .tag = tag, .priority = priority, .start_ns = clock_.now_ns(), .status = Status::ok()};
   for (const ReadRange& range : ranges) enqueue(request, range);
   settle(request);
-  start_all();
 }
 
 void ReadScheduler::enqueue(int request, const ReadRange& range) {
@@ -151,7 +150,6 @@ bool ReadScheduler::raise(uint64_t tag, ReadPriority priority) {
     std::erase_if(from, [&](const Piece& piece) { return piece.request == request; });
   }
   owner.priority = priority;
-  start_all();
   return true;
 }
 
@@ -170,21 +168,21 @@ void ReadScheduler::drop_waiting(int request) {
 
 std::vector<ReadCompletion> ReadScheduler::poll() {
   take_arrivals(0);
-  start_all();
+  start();
   return std::exchange(ready_, {});
 }
 
 std::vector<ReadCompletion> ReadScheduler::wait() {
   take_arrivals(0);
-  start_all();
+  start();
   while (ready_.empty() && !request_of_tag_.empty()) {
     take_arrivals(1);
-    start_all();
+    start();
   }
   return std::exchange(ready_, {});
 }
 
-void ReadScheduler::start_all() {
+void ReadScheduler::start() {
   bool any = false;
   for (Drive& drive : drives_) {
     while (drive.flying < options_.depth && start_one(drive)) any = true;

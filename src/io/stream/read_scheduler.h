@@ -96,8 +96,10 @@ class ReadScheduler {
   // As ReadBackend's; call before the first submit().
   Status register_buffers(std::span<const std::span<std::byte>> buffers);
 
-  // The tag must not be in use. A request without ranges completes at the next poll().
+  // The tag must not be in use. A request without ranges completes at the next poll(). Starts with
+  // the next start(), poll() or wait(): several requests cost one system call.
   void submit(uint64_t tag, ReadPriority priority, std::span<const ReadRange> ranges);
+  void start();
   // Drops what has not started; false when the tag is not in use. The tag's completion still comes.
   bool cancel(uint64_t tag);
   // What has not started joins the end of a more urgent class: a look-ahead that is needed now.
@@ -143,7 +145,6 @@ class ReadScheduler {
   };
 
   void enqueue(int request, const ReadRange& range);
-  void start_all();
   bool start_one(Drive& drive);
   void take_arrivals(int min_count);
   void land(const RawCompletion& arrival);

@@ -40,6 +40,7 @@ class ReadSchedulerTest : public ::testing::Test {
   void submit(uint64_t tag, ReadPriority priority) {
     const ReadRange ranges[] = {range(static_cast<int64_t>(tag))};
     scheduler_->submit(tag, priority, ranges);
+    scheduler_->start();
   }
   std::vector<int64_t> started() const {
     std::vector<int64_t> blocks;
@@ -87,6 +88,7 @@ TEST_F(ReadSchedulerTest, StartsTheMostUrgentAndKeepsItsDepth) {
 TEST_F(ReadSchedulerTest, ATagCompletesOnceWhenAllHasArrived) {
   const ReadRange ranges[] = {range(1), range(5), range(9)};
   scheduler_->submit(7, ReadPriority::kDemandGateUp, ranges);
+  scheduler_->start();
   clock_.advance_ns(500'000'000);
   drive_->arrive_at(1);
   EXPECT_TRUE(poll_tags().empty());
@@ -111,6 +113,7 @@ TEST_F(ReadSchedulerTest, CutsLongRanges) {
   make({.depth = 8, .max_read_bytes = 2 * kBlock});
   const ReadRange ranges[] = {range(1, 5)};
   scheduler_->submit(1, ReadPriority::kSweep, ranges);
+  scheduler_->start();
   EXPECT_THAT(started(), ElementsAre(1, 3, 5));
   EXPECT_EQ(drive_->started[2].into.size(), size_t{kBlock});
   EXPECT_EQ(drive_->started[2].into.data(), ranges[0].into.data() + 4 * kBlock);
@@ -137,6 +140,7 @@ TEST_F(ReadSchedulerTest, BackgroundLeavesRoomForDemand) {
 TEST_F(ReadSchedulerTest, CancelDropsWhatWaitsAndOwnsWhatFlies) {
   const ReadRange ranges[] = {range(1), range(2), range(3), range(4)};
   scheduler_->submit(1, ReadPriority::kLookAhead, ranges);
+  scheduler_->start();
   submit(9, ReadPriority::kSweep);
   EXPECT_TRUE(scheduler_->cancel(1));
   EXPECT_TRUE(scheduler_->poll().empty());  // two reads still own their buffers
@@ -195,6 +199,7 @@ TEST_F(ReadSchedulerTest, AnErrorIsReadAgain) {
 TEST_F(ReadSchedulerTest, TwoErrorsFailTheRequestAndNothingElse) {
   const ReadRange ranges[] = {range(1), range(2), range(3)};
   scheduler_->submit(1, ReadPriority::kDemandGateUp, ranges);
+  scheduler_->start();
   submit(9, ReadPriority::kDemandGateUp);
   faults_.arm("io.stream.read", 1, io_error("first"));
   faults_.arm("io.stream.retry", 1, io_error("second"));
@@ -223,6 +228,7 @@ TEST_F(ReadSchedulerTest, AFileThatWasCutIsAnError) {
 
 TEST_F(ReadSchedulerTest, ARequestWithoutRangesCompletes) {
   scheduler_->submit(1, ReadPriority::kWarmUp, {});
+  scheduler_->start();
   EXPECT_THAT(poll_tags(), ElementsAre(1));
   EXPECT_TRUE(scheduler_->wait().empty());
 }

@@ -76,7 +76,7 @@ Rows run_moe(ModelUnderTest& model, Rows x, StepObserver& observer, ExpertStore*
   const MoeBlock block(moe_of(model.spec()), model.weights(),
                        store == nullptr ? model.store() : *store, kLayer);
   Rows out(x.rows, x.cols);
-  const Status status = block.run(model.step(), batch, x.view(), out.view(), observer);
+  const Status status = block.run(model.step(), batch, x.view(), out.view(), observer, [] {});
   EXPECT_TRUE(status.is_ok()) << status.message();
   return out;
 }
@@ -127,7 +127,7 @@ TEST(Moe, WavesDoNotChangeTheSum) {
 
 class BrokenStore final : public ExpertStore {
  public:
-  Status for_each_wave(int layer, std::span<const int32_t> wanted, Wave) override {
+  Status for_each_wave(int layer, std::span<const int32_t> wanted, Wave, Meanwhile) override {
     asked.assign(wanted.begin(), wanted.end());
     return io_error("expert 1 of layer " + std::to_string(layer) + " cannot be read");
   }
@@ -143,7 +143,7 @@ TEST(Moe, AnUnreadableExpertIsAnError) {
   BrokenStore store;
   const MoeBlock block(moe_of(model.spec()), model.weights(), store, kLayer);
   Rows out(x.rows, x.cols);
-  const Status status = block.run(model.step(), batch, x.view(), out.view(), nobody);
+  const Status status = block.run(model.step(), batch, x.view(), out.view(), nobody, [] {});
   EXPECT_EQ(status.code(), StatusCode::kIo);
   EXPECT_EQ(status.message(), "expert 1 of layer 2 cannot be read");
   std::vector<int32_t> sorted = store.asked;

@@ -28,11 +28,12 @@ MoeBlock::MoeBlock(const MoeSpec& spec, const LoadedWeights& weights, ExpertStor
       shared_expert_gate_(weights.matrix(spec.shared_expert_gate)) {}
 
 Status MoeBlock::run(StepContext& context, const Batch& batch, const ConstTensorView& x,
-                     const TensorView& out, StepObserver& observer) const {
+                     const TensorView& out, StepObserver& observer,
+                     ExpertStore::Meanwhile meanwhile) const {
   const Arena::Scope scope(context.stream.scratch());
   const Routing routing = route(context, batch, x, observer);
   const TensorView pair_out = context.scratch({batch.rows() * spec_.experts_per_token, x.shape[1]});
-  MOTLEY_RETURN_IF_ERROR(run_experts(context, batch.counts, x, routing, pair_out));
+  MOTLEY_RETURN_IF_ERROR(run_experts(context, batch.counts, x, routing, pair_out, meanwhile));
   run_shared(context, batch.counts, x, out);
   context.ops.moe.combine(context.stream, pair_out, routing, out, out);
   return all_reduce(context, out);
@@ -58,27 +59,40 @@ Routing MoeBlock::route(StepContext& context, const Batch& batch, const ConstTen
       context.stream, logits,
       {.experts_per_token = spec_.experts_per_token, .normalise = spec_.normalise}, forced,
       routing);
-  if (observer.wants_activations()) {
+  if (observer.wants_routing()) {
     context.stream.synchronize();
     observer.routing(layer_, batch, routing);
   }
   return routing;
 }
 
+void MoeBlock::guess(StepContext& context, const Batch& batch, const ConstTensorView& x) const {
+  const Arena::Scope scope(context.stream.scratch());
+  StepObserver nobody;  // a guess is nothing to look at
+  const Routing routing = route(context, batch, x, nobody);
+  context.stream.synchronize();
+  store_.expect(layer_,
+                std::span(routing.experts.as<int32_t>(),
+                          static_cast<size_t>(routing.experts.shape.elements())),
+                spec_.experts_per_token);
+}
+
 Status MoeBlock::run_experts(StepContext& context, RowCounts counts, const ConstTensorView& x,
-                             const Routing& routing, const TensorView& pair_out) const {
+                             const Routing& routing, const TensorView& pair_out,
+                             ExpertStore::Meanwhile meanwhile) const {
   context.stream.synchronize();  // the choice is read on the host
   const PairLists lists(std::span(routing.experts.as<int32_t>(),
                                   static_cast<size_t>(routing.experts.shape.elements())),
                         spec_.experts);
   std::vector<ExpertWork> work;
-  return store_.for_each_wave(layer_, lists.wanted(), [&](std::span<const ResolvedExpert> wave) {
+  const auto compute = [&](std::span<const ResolvedExpert> wave) {
     work.clear();
     for (const ResolvedExpert& resolved : wave) {
       work.push_back({resolved.weights, lists.pairs_of(resolved.expert)});
     }
     context.ops.moe.experts(context.stream, x, counts, spec_.experts_per_token, work, pair_out);
-  });
+  };
+  return store_.for_each_wave(layer_, lists.wanted(), compute, meanwhile);
 }
 
 void MoeBlock::run_shared(StepContext& context, RowCounts counts, const ConstTensorView& x,

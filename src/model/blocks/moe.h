@@ -18,15 +18,19 @@ class MoeBlock {
  public:
   MoeBlock(const MoeSpec& spec, const LoadedWeights& weights, ExpertStore& store, int layer);
 
-  // out [rows, hidden] from x [rows, hidden].
+  // out [rows, hidden] from x [rows, hidden]. `meanwhile`: see ExpertStore::for_each_wave().
   Status run(StepContext& context, const Batch& batch, const ConstTensorView& x,
-             const TensorView& out, StepObserver& observer) const;
+             const TensorView& out, StepObserver& observer, ExpertStore::Meanwhile meanwhile) const;
+
+  // Tells the store what the router would choose for x, which is near to what run() will get.
+  void guess(StepContext& context, const Batch& batch, const ConstTensorView& x) const;
 
  private:
   Routing route(StepContext& context, const Batch& batch, const ConstTensorView& x,
                 StepObserver& observer) const;
   Status run_experts(StepContext& context, RowCounts counts, const ConstTensorView& x,
-                     const Routing& routing, const TensorView& pair_out) const;
+                     const Routing& routing, const TensorView& pair_out,
+                     ExpertStore::Meanwhile meanwhile) const;
   void run_shared(StepContext& context, RowCounts counts, const ConstTensorView& x,
                   const TensorView& out) const;
 
