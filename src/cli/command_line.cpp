@@ -38,9 +38,7 @@ void bind(const VerbSpec& verb, Bound* bound) {
   }
   for (const ArgumentSpec& argument : verb.arguments) {
     CLI::Option* added = app.add_option(std::string(argument.name))->type_size(1);
-    constexpr int kMostArguments = 10000;
-    added->expected(1, argument.repeatable ? kMostArguments : 1);
-    added->allow_extra_args(argument.repeatable);
+    added->expected(1)->allow_extra_args(false);
     bound->arguments.push_back(added);
   }
 }
@@ -76,7 +74,21 @@ Status check_extras(const VerbSpec& verb, std::span<const VerbSpec> all_verbs,
                                       quote_input(extras.front()), verb.name));
 }
 
-Status take_values(const VerbSpec& verb, const Bound& bound, OptionValues* values) {
+// Words that belong to the last argument when it may be repeated. The library would take them, and
+// brackets in them for lists.
+std::vector<std::string> take_repeated(const VerbSpec& verb, std::vector<std::string>* extras) {
+  std::vector<std::string> repeated;
+  if (verb.arguments.empty() || !verb.arguments.back().repeatable) return repeated;
+  std::erase_if(*extras, [&](const std::string& word) {
+    const bool is_value = word.size() < 2 || word[0] != '-';
+    if (is_value) repeated.push_back(word);
+    return is_value;
+  });
+  return repeated;
+}
+
+Status take_values(const VerbSpec& verb, const Bound& bound,
+                   const std::vector<std::string>& repeated, OptionValues* values) {
   for (size_t i = 0; i < verb.options.size(); ++i) {
     if (bound.options[i]->count() == 0) continue;
     const OptionSpec& option = verb.options[i];
@@ -88,7 +100,9 @@ Status take_values(const VerbSpec& verb, const Bound& bound, OptionValues* value
   for (size_t i = 0; i < verb.arguments.size(); ++i) {
     const ArgumentSpec& argument = verb.arguments[i];
     if (bound.arguments[i]->count() > 0) {
-      MOTLEY_RETURN_IF_ERROR(values->set_argument(argument, bound.arguments[i]->results()));
+      std::vector<std::string> results = bound.arguments[i]->results();
+      if (argument.repeatable) results.insert(results.end(), repeated.begin(), repeated.end());
+      MOTLEY_RETURN_IF_ERROR(values->set_argument(argument, std::move(results)));
     } else if (argument.required) {
       return invalid_argument(
           fmt::format("\"motley {}\" needs {}: {}", verb.name, argument.name, argument.help));
@@ -109,8 +123,10 @@ Result<ParsedLine> parse_command_line(const VerbSpec& verb, std::span<const Verb
     bound.app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
     line.wants_help = bound.help->count() > 0;
     if (line.wants_help) return line;
-    MOTLEY_RETURN_IF_ERROR(check_extras(verb, all_verbs, bound.app.remaining()));
-    MOTLEY_RETURN_IF_ERROR(take_values(verb, bound, &line.values));
+    std::vector<std::string> extras = bound.app.remaining();
+    const std::vector<std::string> repeated = take_repeated(verb, &extras);
+    MOTLEY_RETURN_IF_ERROR(check_extras(verb, all_verbs, std::move(extras)));
+    MOTLEY_RETURN_IF_ERROR(take_values(verb, bound, repeated, &line.values));
   } catch (const CLI::Error& error) {
     return invalid_argument(quote_input(error.what()));
   }

@@ -23,7 +23,11 @@ std::vector<VerbSpec> verbs() {
        .options = {kText, kCount, kShift, kStop, kRaw}},
       {.name = "copy",
        .arguments = {{.name = "IN", .help = "what to copy"}, {.name = "OUT", .help = "where to"}},
-       .options = {{.name = "bits", .type = OptionType::kInteger, .value = "B"}}}};
+       .options = {{.name = "bits", .type = OptionType::kInteger, .value = "B"}}},
+      {.name = "spread",
+       .arguments = {{.name = "IN", .help = "what", .required = false},
+                     {.name = "OUT", .help = "where", .required = false, .repeatable = true}},
+       .options = {kStop, kRaw}}};
 }
 
 Result<ParsedLine> parse(size_t verb, const std::vector<std::string>& words) {
@@ -61,6 +65,15 @@ TEST(CommandLine, RepeatableOptionsKeepTheirOrder) {
   ASSERT_TRUE(line.is_ok()) << line.status().message();
   EXPECT_EQ(line->values.texts(kStop), (std::vector<std::string>{"b", "a", "[c]"}));
   EXPECT_EQ(line->values.argument("MODEL"), "dir");
+}
+
+TEST(CommandLine, TheLastArgumentMayBeRepeated) {
+  const auto line = parse(2, {"in", "b", "--raw", "a", "--stop", "s", "[c]"});
+  ASSERT_TRUE(line.is_ok()) << line.status().message();
+  EXPECT_EQ(line->values.argument("IN"), "in");
+  EXPECT_EQ(line->values.arguments("OUT"), (std::vector<std::string>{"b", "a", "[c]"}));
+  EXPECT_EQ(parse(2, {"in", "x"})->values.arguments("OUT"), std::vector<std::string>{"x"});
+  EXPECT_TRUE(parse(2, {"--raw"})->values.arguments("OUT").empty());
 }
 
 TEST(CommandLine, DoubleDashEndsTheOptions) {

@@ -134,6 +134,16 @@ inline const OptionSpec kExpertsUsed = {
     .default_note = "the model's own",
     .least = 1,
     .most = 1024};
+inline const OptionSpec kPacked = {
+    .name = "packed",
+    .type = OptionType::kFolder,
+    .value = "DIR",
+    .help =
+        "read streamed experts from the pack in DIR (motley pack); once for each mirror or part",
+    .default_note = "read them from MODEL",
+    .repeatable = true};
+inline const OptionSpec kCheck = {.name = "check",
+                                  .help = "verify the checksums of packed experts as they arrive"};
 inline const OptionSpec kPrefillChunk = {.name = "prefill-chunk",
                                          .type = OptionType::kInteger,
                                          .value = "N",

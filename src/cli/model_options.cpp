@@ -11,14 +11,10 @@ namespace motley {
 
 using namespace options;
 
-namespace {
-
 ReadBackendKind read_backend_kind(std::string_view name) {
   if (name == "uring") return ReadBackendKind::kUring;
   return name == "pread" ? ReadBackendKind::kPread : ReadBackendKind::kAuto;
 }
-
-}  // namespace
 
 std::optional<MemorySize> parse_memory_size(std::string_view text) {
   if (text.find_first_of("eE") != std::string_view::npos) return std::nullopt;
@@ -33,9 +29,9 @@ std::optional<MemorySize> parse_memory_size(std::string_view text) {
 }
 
 std::vector<OptionSpec> engine_option_table() {
-  return {kThreads,     kNumeric,     kCpu,          kReference,   kCacheFormat, kDelta,
-          kContext,     kStateBudget, kMemory,       kExpertCache, kIo,          kLookAhead,
-          kExpertsUsed, kExpertSlots, kPrefillChunk, kNoPopulate,  kPocket,      kVerbose};
+  return {kThreads,     kNumeric,     kCpu,          kReference,  kCacheFormat, kDelta,  kContext,
+          kStateBudget, kMemory,      kExpertCache,  kPacked,     kCheck,       kIo,     kLookAhead,
+          kExpertsUsed, kExpertSlots, kPrefillChunk, kNoPopulate, kPocket,      kVerbose};
 }
 
 EngineOptions engine_options(const OptionValues& values, std::string model) {
@@ -58,6 +54,8 @@ EngineOptions shared_engine_options(const OptionValues& values, std::string mode
   if (values.given(kExpertsUsed)) {
     engine.experts_per_token = static_cast<int>(values.integer(kExpertsUsed));
   }
+  engine.packed = values.texts(kPacked);
+  engine.check = values.flag(kCheck);
   return engine;
 }
 
@@ -101,6 +99,11 @@ Status check_memory_options(const OptionValues& values) {
 
 Status check_engine_options(const OptionValues& values) {
   MOTLEY_RETURN_IF_ERROR(check_memory_options(values));
+  if (values.flag(kCheck) && !values.given(kPacked)) {
+    return invalid_argument(
+        fmt::format("{} needs --packed: a checkpoint has no checksums, \"motley pack\" makes them",
+                    values.source(kCheck)));
+  }
   if (!values.flag(kReference)) return Status::ok();
   for (const OptionSpec* option : {&kCpu, &kCacheFormat, &kNumeric}) {
     if (!values.given(*option)) continue;

@@ -40,6 +40,9 @@ LogOptions log_options(const OptionValues& values);
 
 // That --memory and --expert-cache are sizes or shares.
 Status check_memory_options(const OptionValues& values);
+
+ReadBackendKind read_backend_kind(std::string_view name);  // of --io
+
 // Rules between engine options; a verb's check() calls it.
 Status check_engine_options(const OptionValues& values);
 

@@ -20,6 +20,7 @@
   VERB(bench_model)        \
   VERB(bench_cache)        \
   VERB(quantize)           \
+  VERB(pack)               \
   VERB(synth)              \
   VERB(completion)         \
   VERB(man)

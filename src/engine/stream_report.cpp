@@ -105,6 +105,10 @@ std::string stream_json(const Engine& engine, const StreamStretch& stretch) {
       plan.budget_bytes, plan.total_bytes(), store->slots(), store->slot_bytes(),
       plan.needs.expert_count, plan.needs.experts_per_token,
       json_quote(store->reads_description()));
+  const GuardStats& guarded = stats.guarded;
+  text += fmt::format(
+      "\"checked_bytes\": {}, \"check_s\": {:.6f}, \"mismatches\": {}, \"rescued_reads\": {}, ",
+      guarded.checked_bytes, guarded.check_s, guarded.mismatches, guarded.rescued);
   text += fmt::format(
       "\"uses\": {}, \"hits\": {}, \"ahead_used\": {}, \"ahead_wasted\": {}, \"evictions\": {}, "
       "\"reads\": {}, \"read_bytes\": {}, "

@@ -147,6 +147,13 @@ Result<LoadedModel> load_model(Context& context, OpenedModel model, const LoadOp
                           ModuleTable::create(model.checkpoint, model.spec, model.quantization));
   WeightAssembler assembler(model.spec, table, options.stream_experts);
   MOTLEY_ASSIGN_OR_RETURN(Placement placement, assembler.plan());
+  if (options.experts_only) {
+    assembler.leave_copies();
+    MOTLEY_ASSIGN_OR_RETURN(LoadedWeights weights,
+                            assembler.assemble(context, std::move(model.checkpoint)));
+    return LoadedModel{std::move(model.spec), std::move(weights), std::move(placement),
+                       std::move(model.quantization), std::move(model.generation)};
+  }
   if (options.populate && !options.stream_experts) {
     const std::vector<std::span<const std::byte>> ranges = assembler.mapped_ranges();
     MOTLEY_RETURN_IF_ERROR(populate(context, ranges, options.progress));

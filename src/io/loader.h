@@ -68,6 +68,9 @@ struct LoadOptions {
   // when they arrive); everything else gets memory of its own, locked where the system allows it,
   // and nothing of the page cache is counted on.
   bool stream_experts = false;
+  // Only expert() of the weights may be used, as with stream_experts: nothing else is read, copied
+  // or checked but names and shapes. For who copies experts elsewhere.
+  bool experts_only = false;
   ProgressCallback progress;  // bytes populated; on the caller's thread
 };
 

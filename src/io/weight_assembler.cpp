@@ -190,6 +190,11 @@ int64_t WeightAssembler::reserve(int64_t bytes) {
   return offset;
 }
 
+void WeightAssembler::leave_copies() {
+  copies_.clear();
+  copy_bytes_ = 0;
+}
+
 Result<LoadedWeights> WeightAssembler::assemble(Context& context, Checkpoint checkpoint) {
   LoadedWeights weights(std::move(checkpoint));
   MOTLEY_ASSIGN_OR_RETURN(weights.copies_,

@@ -23,6 +23,8 @@ class WeightAssembler {
 
   // The ledger: one row per tensor, then the skipped ones.
   Result<Placement> plan();
+  // After plan(): what would be copied stays empty.
+  void leave_copies();
   // After plan(): fills slots and copies. `checkpoint` is the one the table views.
   Result<LoadedWeights> assemble(Context& context, Checkpoint checkpoint);
   // After plan(), instead: made-up values (io/made_up_weights.h). The files are not read.

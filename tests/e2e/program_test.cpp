@@ -68,7 +68,7 @@ std::set<std::string> flags_of(const std::string& help) {
 TEST(Help, EveryVerbExplainsItself) {
   const Words names = verbs();
   EXPECT_THAT(names, ::testing::IsSupersetOf({"run", "inspect", "verify", "tokenize", "template",
-                                              "bench model", "quantize", "synth"}));
+                                              "bench model", "quantize", "pack", "synth"}));
   for (const std::string& verb : names) {
     if (verb == "help") continue;
     const Outcome help = help_of(verb);
