@@ -67,7 +67,7 @@ std::vector<OptionSpec> run_option_table() {
                                    kThink,  kMaxTokens, kStop, kIgnoreEos};
   for (const OptionSpec& option : sampling_option_table()) table.push_back(option);
   table.push_back(kLogprobs);
-  table.push_back(kHeat);
+  table.push_back(kKeepHeat);
   table.push_back(kRecordRoutes);
   table.push_back(kJson);
   for (const OptionSpec& option : engine_option_table()) table.push_back(option);
@@ -146,7 +146,7 @@ Result<RunModel> load_run_model(const OptionValues& values) {
   }
   model.text = std::make_unique<TextModel>(std::move(text));
   EngineOptions engine = engine_options(values, model.path);
-  if (values.text(kHeat) == "on") engine.heat_folder = cache_file_path("heat");
+  if (values.text(kKeepHeat) == "on") engine.heat_folder = cache_file_path("heat");
   MOTLEY_ASSIGN_OR_RETURN(model.engine, load_engine(context, std::move(engine)));
   MOTLEY_ASSIGN_OR_RETURN(model.routes, route_recorder(values, *model.engine));
   model.load_s = seconds_since(context.clock, start_ns);
