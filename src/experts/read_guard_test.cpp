@@ -99,6 +99,7 @@ TEST_F(ReadGuardTest, APumpInspectsWhatItReads) {
                                    {.backend = ReadBackendKind::kPread, .threads = 2});
   ASSERT_TRUE(reads.is_ok());
   ReadPump pump(clock_, faults_, std::move(*reads));
+  ASSERT_TRUE(pump.start_thread().is_ok());
   const int both[] = {1, 0};
   EXPECT_EQ(pump.least_busy(both), 1) << "one drive: the first";
   for (uint64_t round = 0; round < 200; ++round) {

@@ -1,8 +1,13 @@
 #include "experts/read_pump.h"
 
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace motley {
@@ -14,8 +19,16 @@ constexpr std::chrono::microseconds kPause{200};
 }  // namespace
 
 ReadPump::ReadPump(const Clock& clock, FaultPoints& faults, std::unique_ptr<ReadScheduler> reads)
-    : clock_(clock), faults_(faults), reads_(std::move(reads)) {
-  thread_ = std::thread([this] { run(); });
+    : clock_(clock), faults_(faults), reads_(std::move(reads)) {}
+
+Status ReadPump::start_thread() {
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    return resource_exhausted(
+        fmt::format("cannot start the thread that keeps reads going: {}", error.what()));
+  }
+  return Status::ok();
 }
 
 ReadPump::~ReadPump() {
@@ -24,10 +37,14 @@ ReadPump::~ReadPump() {
     stop_ = true;
   }
   changed_.notify_all();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void ReadPump::run() {
+  // Signals are for the threads of the program that know them.
+  sigset_t signals;
+  sigfillset(&signals);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::unique_lock lock(mutex_);
   while (!stop_) {
     if (outstanding_ == 0) {

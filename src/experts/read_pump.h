@@ -31,6 +31,9 @@ class ReadPump {
   ReadPump(const ReadPump&) = delete;
   ReadPump& operator=(const ReadPump&) = delete;
 
+  // Before the first submit(). kResourceExhausted when the system refuses a thread.
+  Status start_thread();
+
   // Begins with the next start() at the latest.
   void submit(uint64_t tag, ReadPriority priority, std::span<const ReadRange> ranges);
   void submit(uint64_t tag, ReadPriority priority, const ReadGuard& guard);

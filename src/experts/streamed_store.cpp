@@ -82,9 +82,11 @@ Result<std::unique_ptr<StreamedExpertStore>> StreamedExpertStore::create(
   // Not registered with the ring: that would touch every page now, which takes longer than all
   // that registered reads save.
   std::vector<int> numbers = number_layers(layout);
-  return std::unique_ptr<StreamedExpertStore>(
+  std::unique_ptr<StreamedExpertStore> store(
       new StreamedExpertStore(context, std::move(layout), std::move(numbers), shape, options,
                               std::move(memory), std::move(reads)));
+  MOTLEY_RETURN_IF_ERROR(store->reads_.start_thread());
+  return store;
 }
 
 StreamedExpertStore::StreamedExpertStore(Context& context, ExpertLayout layout,
