@@ -1,31 +1,28 @@
 #include "base/cpu_topology.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
+#include <string>
+
+#include "support/test_files.h"
 
 namespace motley {
 namespace {
 
+// Stands for "/".
 class FakeRoot {
  public:
-  FakeRoot() {
-    std::string name = (std::filesystem::temp_directory_path() / "motley-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~FakeRoot() { std::filesystem::remove_all(path_); }
-  FakeRoot(const FakeRoot&) = delete;
-  FakeRoot& operator=(const FakeRoot&) = delete;
   void write(const std::string& name, const std::string& text) const {
-    std::filesystem::create_directories(std::filesystem::path(path_ + name).parent_path());
-    std::ofstream(path_ + name) << text;
+    const std::filesystem::path inside = name.substr(1);
+    std::filesystem::create_directories(std::filesystem::path(folder_.path()) /
+                                        inside.parent_path());
+    folder_.write(inside.string(), text);
   }
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  std::string path_;
+  TemporaryDirectory folder_;
 };
 
 TEST(CpuModelName, IsTheFirstThatIsStated) {

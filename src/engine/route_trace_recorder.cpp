@@ -4,18 +4,10 @@
 #include <variant>
 
 namespace motley {
-namespace {
-
-// Names in a trace are printable ASCII of a bounded length.
-std::string trace_name(const ModelSpec& spec) {
-  return spec.family;
-}
-
-}  // namespace
 
 Result<RouteTraceRecorder> RouteTraceRecorder::create(FaultPoints& faults, const std::string& path,
                                                       const ModelSpec& spec) {
-  RouteShape shape{.model = trace_name(spec)};
+  RouteShape shape{.model = spec.family};
   std::vector<int> place;
   for (const LayerSpec& layer : spec.layers) {
     const auto* moe = std::get_if<MoeSpec>(&layer.feed_forward);

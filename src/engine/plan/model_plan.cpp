@@ -13,6 +13,7 @@
 #include "engine/plan/compute_probe.h"
 #include "engine/plan/rate_cache.h"
 #include "experts/expert_layout.h"
+#include "io/kept_results.h"
 #include "model/decoder.h"
 #include "ops/cpu/cpu_backend.h"
 

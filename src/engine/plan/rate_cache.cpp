@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 
 #include "base/hash.h"
-#include "io/file.h"
-#include "io/file_writer.h"
+#include "io/kept_results.h"
 #include "spec/config_json.h"
 
 namespace motley {
@@ -18,7 +15,6 @@ constexpr std::string_view kFormat = "motley rates 1";
 constexpr size_t kMaxResults = 64;
 constexpr size_t kMaxKinds = 16;
 constexpr size_t kMaxKey = 1000;
-constexpr JsonLimits kLimits = {.max_bytes = size_t{256} << 10, .max_depth = 8};
 constexpr double kMaxSeconds = 1e6;
 constexpr double kMaxRate = 1e15;
 constexpr int64_t kMaxTokens = int64_t{1} << 40;
@@ -43,21 +39,6 @@ constexpr SecondsField kFields[] = {
 constexpr double kLeastSeconds = 1e-12;
 constexpr double kLeastRate = 1;
 
-Result<std::vector<ConfigObject>> objects(const ConfigObject& owner, std::string_view key,
-                                          size_t max, std::string_view file) {
-  const JsonValue* value = owner.value().find(key);
-  const auto* list = value == nullptr ? nullptr : std::get_if<JsonValue::Array>(&value->data);
-  if (list == nullptr || list->size() > max) {
-    return owner.error(key, fmt::format("must be a list of at most {}", max));
-  }
-  std::vector<ConfigObject> members;
-  for (const JsonValue& member : *list) {
-    if (member.as_object() == nullptr) return owner.error(key, "must hold objects");
-    members.emplace_back(member, file, fmt::format("{}[{}].", key, members.size()));
-  }
-  return members;
-}
-
 Result<StoredRates> parse_result(const ConfigObject& object, std::string_view file) {
   StoredRates stored;
   ModelRates& rates = stored.rates;
@@ -74,7 +55,7 @@ Result<StoredRates> parse_result(const ConfigObject& object, std::string_view fi
                           object.number("read_one_bytes_per_s", kLeastRate, kMaxRate));
   MOTLEY_ASSIGN_OR_RETURN(rates.read_all_bytes_per_s,
                           object.number("read_all_bytes_per_s", kLeastRate, kMaxRate));
-  MOTLEY_ASSIGN_OR_RETURN(const auto kinds, objects(object, "kinds", kMaxKinds, file));
+  MOTLEY_ASSIGN_OR_RETURN(const auto kinds, object_list(object, "kinds", kMaxKinds, file));
   for (const ConfigObject& member : kinds) {
     KindRates& kind = rates.kinds.emplace_back();
     for (const SecondsField& field : kFields) {
@@ -88,11 +69,9 @@ Result<StoredRates> parse_result(const ConfigObject& object, std::string_view fi
 }  // namespace
 
 Result<std::vector<StoredRates>> parse_model_rates(std::string_view text, std::string name) {
-  MOTLEY_ASSIGN_OR_RETURN(const ConfigJson json, ConfigJson::parse(text, std::move(name), kLimits));
-  const ConfigObject root = json.root();
-  MOTLEY_ASSIGN_OR_RETURN(const std::string format, root.text("format"));
-  if (format != kFormat) return root.error("format", fmt::format("must be '{}'", kFormat));
-  MOTLEY_ASSIGN_OR_RETURN(const auto members, objects(root, "results", kMaxResults, json.file()));
+  MOTLEY_ASSIGN_OR_RETURN(const ConfigJson json, parse_kept(text, std::move(name), kFormat));
+  MOTLEY_ASSIGN_OR_RETURN(const auto members,
+                          object_list(json.root(), "results", kMaxResults, json.file()));
   std::vector<StoredRates> all;
   for (const ConfigObject& member : members) {
     MOTLEY_ASSIGN_OR_RETURN(StoredRates stored, parse_result(member, json.file()));
@@ -132,19 +111,14 @@ std::string rate_key(const RateQuestion& question) {
 
 Result<std::vector<StoredRates>> load_model_rates(FaultPoints& faults, const std::string& path) {
   if (path.empty()) return std::vector<StoredRates>{};
-  const auto file = File::open(faults, path);
-  if (file.status().code() == StatusCode::kNotFound) return std::vector<StoredRates>{};
-  MOTLEY_RETURN_IF_ERROR(file.status());
-  MOTLEY_ASSIGN_OR_RETURN(const std::string text,
-                          file->read_text(static_cast<int64_t>(kLimits.max_bytes)));
-  return parse_model_rates(text, path);
+  MOTLEY_ASSIGN_OR_RETURN(const auto text, read_kept(faults, path));
+  return text ? parse_model_rates(*text, path) : std::vector<StoredRates>{};
 }
 
 std::optional<StoredRates> find_model_rates(std::span<const StoredRates> all, std::string_view key,
                                             int64_t max_age_s) {
   for (const StoredRates& stored : all) {
-    const int64_t age_s = unix_now_s() - stored.taken_unix_s;
-    if (stored.key == key && age_s >= 0 && age_s <= max_age_s) return stored;
+    if (stored.key == key && is_recent(stored.taken_unix_s, max_age_s)) return stored;
   }
   return std::nullopt;
 }
@@ -154,21 +128,12 @@ Status store_model_rates(FaultPoints& faults, const std::string& path, std::vect
   std::erase_if(all, [&](const StoredRates& stored) { return stored.key == added.key; });
   if (all.size() >= kMaxResults) all.erase(all.begin());
   all.push_back(std::move(added));
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (error) return io_error(path, error.value());
   std::string text = format_model_rates(all);
-  while (text.size() > kLimits.max_bytes && all.size() > 1) {
+  while (text.size() > kKeptLimits.max_bytes && all.size() > 1) {
     all.erase(all.begin());
     text = format_model_rates(all);
   }
-  return write_file(faults, path, std::as_bytes(std::span(text)));
-}
-
-int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
+  return write_kept(faults, path, text);
 }
 
 }  // namespace motley

@@ -48,6 +48,4 @@ std::optional<StoredRates> find_model_rates(std::span<const StoredRates> all, st
 Status store_model_rates(FaultPoints& faults, const std::string& path, std::vector<StoredRates> all,
                          StoredRates added);
 
-int64_t unix_now_s();
-
 }  // namespace motley

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "io/kept_results.h"
 #include "support/test_files.h"
 
 namespace motley {

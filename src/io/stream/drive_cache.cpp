@@ -2,11 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <filesystem>
 
 #include "base/cache_folder.h"
-#include "io/file_writer.h"
+#include "io/kept_results.h"
 #include "io/stream/drive_probe.h"
 #include "spec/config_json.h"
 
@@ -17,28 +15,11 @@ constexpr std::string_view kFormat = "motley drives 1";
 constexpr size_t kMaxProbes = 64;
 constexpr size_t kMaxDepths = 32;
 constexpr size_t kMaxText = 1000;
-constexpr JsonLimits kLimits = {.max_bytes = size_t{256} << 10, .max_depth = 8};
 constexpr double kMaxRate = 1e13;
 constexpr int64_t kMaxDepth = 4096;
 constexpr int64_t kMaxRecord = int64_t{1} << 40;
 constexpr int64_t kMaxParts = 1024;
 constexpr int64_t kMaxDate = int64_t{1} << 40;
-
-// The members of a list of objects, at most `max`.
-Result<std::vector<ConfigObject>> objects(const ConfigObject& owner, std::string_view key,
-                                          size_t max, std::string_view file) {
-  const JsonValue* value = owner.value().find(key);
-  const auto* list = value == nullptr ? nullptr : std::get_if<JsonValue::Array>(&value->data);
-  if (list == nullptr || list->size() > max) {
-    return owner.error(key, fmt::format("must be a list of at most {}", max));
-  }
-  std::vector<ConfigObject> members;
-  for (const JsonValue& member : *list) {
-    if (member.as_object() == nullptr) return owner.error(key, "must hold objects");
-    members.emplace_back(member, file, fmt::format("{}[{}].", key, members.size()));
-  }
-  return members;
-}
 
 Result<std::string> short_text(const ConfigObject& object, std::string_view key) {
   MOTLEY_ASSIGN_OR_RETURN(std::string text, object.text(key));
@@ -59,7 +40,7 @@ Result<DriveProbe> parse_probe(const ConfigObject& object, std::string_view file
   MOTLEY_ASSIGN_OR_RETURN(probe.taken_unix_s, object.integer("taken_unix_s", 0, kMaxDate));
   MOTLEY_ASSIGN_OR_RETURN(probe.sequential_bytes_per_second,
                           object.number("sequential_bytes_per_second", 1, kMaxRate));
-  MOTLEY_ASSIGN_OR_RETURN(const auto rates, objects(object, "random", kMaxDepths, file));
+  MOTLEY_ASSIGN_OR_RETURN(const auto rates, object_list(object, "random", kMaxDepths, file));
   if (rates.empty()) return object.error("random", "must not be empty");
   int64_t last = 0;
   for (const ConfigObject& rate : rates) {
@@ -69,12 +50,6 @@ Result<DriveProbe> parse_probe(const ConfigObject& object, std::string_view file
     last = depth;
   }
   return probe;
-}
-
-int64_t unix_now_s() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
 }
 
 bool same_question(const DriveProbe& a, const DriveProbe& b) {
@@ -100,13 +75,8 @@ Result<DriveProbe> question_of(FaultPoints& faults, const File& file,
 }
 
 Result<std::vector<DriveProbe>> load(FaultPoints& faults, const std::string& path) {
-  auto file = File::open(faults, path);
-  if (file.status().code() == StatusCode::kNotFound) return std::vector<DriveProbe>{};
-  if (!file.is_ok()) return file.status();
-  if (file->size() > static_cast<int64_t>(kLimits.max_bytes)) return corrupt(path + ": too large");
-  std::string text(static_cast<size_t>(file->size()), '\0');
-  MOTLEY_RETURN_IF_ERROR(file->read_exact(0, std::as_writable_bytes(std::span(text))));
-  return parse_drive_probes(text, path);
+  MOTLEY_ASSIGN_OR_RETURN(const auto text, read_kept(faults, path));
+  return text ? parse_drive_probes(*text, path) : std::vector<DriveProbe>{};
 }
 
 Status store(FaultPoints& faults, const std::string& path, std::vector<DriveProbe> probes,
@@ -114,21 +84,15 @@ Status store(FaultPoints& faults, const std::string& path, std::vector<DriveProb
   std::erase_if(probes, [&](const DriveProbe& probe) { return same_question(probe, added); });
   if (probes.size() >= kMaxProbes) probes.erase(probes.begin());
   probes.push_back(added);
-  std::error_code error;
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  if (error) return io_error(path, error.value());
-  const std::string text = format_drive_probes(probes);
-  return write_file(faults, path, std::as_bytes(std::span(text)));
+  return write_kept(faults, path, format_drive_probes(probes));
 }
 
 }  // namespace
 
 Result<std::vector<DriveProbe>> parse_drive_probes(std::string_view text, std::string name) {
-  MOTLEY_ASSIGN_OR_RETURN(const ConfigJson json, ConfigJson::parse(text, std::move(name), kLimits));
-  const ConfigObject root = json.root();
-  MOTLEY_ASSIGN_OR_RETURN(const std::string format, root.text("format"));
-  if (format != kFormat) return root.error("format", fmt::format("must be '{}'", kFormat));
-  MOTLEY_ASSIGN_OR_RETURN(const auto members, objects(root, "probes", kMaxProbes, json.file()));
+  MOTLEY_ASSIGN_OR_RETURN(const ConfigJson json, parse_kept(text, std::move(name), kFormat));
+  MOTLEY_ASSIGN_OR_RETURN(const auto members,
+                          object_list(json.root(), "probes", kMaxProbes, json.file()));
   std::vector<DriveProbe> probes;
   for (const ConfigObject& member : members) {
     MOTLEY_ASSIGN_OR_RETURN(DriveProbe probe, parse_probe(member, json.file()));
@@ -196,8 +160,7 @@ Result<CachedDriveProbe> probe_drive_cached(const Clock& clock, FaultPoints& fau
       cached.note = "drive cache ignored: " + loaded.status().message();
     }
     for (const DriveProbe& probe : known) {
-      const int64_t age_s = unix_now_s() - probe.taken_unix_s;
-      if (!same_question(probe, question) || age_s < 0 || age_s > max_age_s) continue;
+      if (!same_question(probe, question) || !is_recent(probe.taken_unix_s, max_age_s)) continue;
       cached.probe = probe;
       cached.was_cached = true;
       return cached;

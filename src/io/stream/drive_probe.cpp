@@ -14,6 +14,7 @@
 #include <random>
 
 #include "base/aligned_buffer.h"
+#include "io/kept_results.h"
 #include "io/stream/read_scheduler.h"
 
 namespace motley {
@@ -63,9 +64,7 @@ class Probe {
                             measure(result_.best_depth(), true));
     result_.record_class_bytes = record_class(options_.record_bytes);
     result_.parts = static_cast<int>(parts_.size());
-    result_.taken_unix_s = std::chrono::duration_cast<std::chrono::seconds>(
-                               std::chrono::system_clock::now().time_since_epoch())
-                               .count();
+    result_.taken_unix_s = unix_now_s();
     return result_;
   }
 
