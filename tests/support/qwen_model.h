@@ -22,6 +22,7 @@ struct TestModelOptions {
   bool separate = false;  // experts one by one (Hugging Face only; always for Next)
   bool draft = true;
   bool tied = false;
+  bool only_attention = false;                      // no layer of linear attention
   std::optional<MlxAffineFormat> quantized;         // MLX only: every matrix but the router
   std::optional<MlxAffineFormat> router_quantized;  // by a per-path override
 };
@@ -56,7 +57,8 @@ class TestModel : public TensorCatalog {
                  kHidden);
     }
     for (int i = 0; i < kLayers; ++i) {
-      add_layer(prefix + "layers." + std::to_string(i) + ".", (i + 1) % 4 == 0);
+      add_layer(prefix + "layers." + std::to_string(i) + ".",
+                options.only_attention || (i + 1) % 4 == 0);
     }
     if (options.draft) add_draft();
   }
@@ -78,7 +80,8 @@ class TestModel : public TensorCatalog {
         R"("moe_intermediate_size":32,"shared_expert_intermediate_size":32,)"
         R"("max_position_embeddings":128,"rope_theta":10000.0,"hidden_act":"silu",)"
         R"("eos_token_id":[3,5])";
-    const std::string tied = options.tied ? R"(,"tie_word_embeddings":true)" : "";
+    const std::string tied = std::string(options.tied ? R"(,"tie_word_embeddings":true)" : "") +
+                             (options.only_attention ? R"(,"full_attention_interval":1)" : "");
     if (options.next) {
       return R"({"model_type":"qwen3_next",)" + fields + tied + quantization() + extra + "}";
     }

@@ -34,6 +34,15 @@ Result<CheckpointLayout> convolution_layout(const QwenConfig& config, const Tens
                              fmt::join(entry->shape, ", "), channels, kernel));
 }
 
+// A checkpoint without a convolution: its naming occurs in one layout only, or only MLX stacks the
+// experts under this name. The builder refuses layers whose experts disagree.
+CheckpointLayout layout_of_names(const Naming& naming, const TensorCatalog& catalog) {
+  if (naming.only) return *naming.only;
+  const std::string stack =
+      fmt::format("{}layers.0.mlp.switch_mlp.gate_proj.weight", naming.prefix);
+  return catalog.find(stack) != nullptr ? CheckpointLayout::kMlx : CheckpointLayout::kHuggingFace;
+}
+
 std::string_view layout_name(CheckpointLayout layout) {
   return layout == CheckpointLayout::kMlx ? "MLX" : "Hugging Face";
 }
@@ -77,11 +86,8 @@ Result<QwenNames> find_qwen_names(const QwenConfig& config, const QwenFamily& fa
     }
     layout = found;
   }
-  if (!layout) {
-    return unsupported(
-        "a model without linear-attention layers: nothing tells the layout of norms");
-  }
-  return QwenNames{*layout, std::string(naming->prefix), std::string(naming->head)};
+  return QwenNames{layout.value_or(layout_of_names(*naming, catalog)), std::string(naming->prefix),
+                   std::string(naming->head)};
 }
 
 }  // namespace motley

@@ -99,6 +99,19 @@ TEST(Qwen, NextMayHaveDenseLayers) {
               HasSubstr("intermediate_size: is missing"));
 }
 
+TEST(Qwen, NamesTellTheLayoutWhereNoConvolutionDoes) {
+  const auto offset = [](TestModelOptions options) {
+    options.only_attention = true;
+    const auto spec = build(TestModel(options));
+    EXPECT_TRUE(spec.is_ok()) << spec.status().message();
+    return spec.is_ok() ? spec->layers[0].mixer_norm.weight_offset : -1.0f;
+  };
+  EXPECT_EQ(offset({}), 1.0f);
+  EXPECT_EQ(offset({.mlx = true}), 0.0f);
+  EXPECT_EQ(offset({.next = true}), 1.0f);
+  EXPECT_EQ(offset({.next = true, .mlx = true}), 0.0f);
+}
+
 TEST(Qwen, TiedHeadAndMissingDraft) {
   const auto spec = build(TestModel({.draft = false, .tied = true}));
   ASSERT_TRUE(spec.is_ok()) << spec.status().message();
