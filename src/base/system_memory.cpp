@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
@@ -112,6 +113,15 @@ void take_limits_up_to_root(const GroupFiles& files, SystemMemory& memory) {
   take_limit(files, files.mount + "/", memory);
 }
 
+Result<int64_t> count_entries(const std::string& folder) {
+  std::error_code error;
+  int64_t count = 0;
+  std::filesystem::directory_iterator entry(folder, error);
+  for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) ++count;
+  if (error) return io_error("list " + folder, error.value());
+  return count;
+}
+
 }  // namespace
 
 uint64_t SystemMemory::usable_total_bytes() const {
@@ -141,6 +151,14 @@ Result<ProcessMemory> read_process_memory(const std::string& root) {
   MOTLEY_ASSIGN_OR_RETURN(memory.resident_bytes, kibibyte_field(path, *text, "VmRSS:"));
   MOTLEY_ASSIGN_OR_RETURN(memory.peak_resident_bytes, kibibyte_field(path, *text, "VmHWM:"));
   return memory;
+}
+
+Result<ProcessHandles> read_process_handles() {
+  ProcessHandles handles;
+  MOTLEY_ASSIGN_OR_RETURN(handles.descriptors, count_entries("/proc/self/fd"));
+  handles.descriptors -= 1;  // the one that lists them
+  MOTLEY_ASSIGN_OR_RETURN(handles.threads, count_entries("/proc/self/task"));
+  return handles;
 }
 
 }  // namespace motley

@@ -1,4 +1,4 @@
-// How much memory this machine has, how much of it this process may use, and how much it used.
+// How much memory this machine has, how much of it this process may use, and what it used.
 //
 // A control group may grant less than the machine has; the tightest limit on the way from this
 // process's group to the root counts, in version 1 and 2 alike. Page cache inside a group counts as
@@ -35,5 +35,12 @@ struct ProcessMemory {
   uint64_t peak_resident_bytes = 0;  // since the process began
 };
 Result<ProcessMemory> read_process_memory(const std::string& root = "");
+
+struct ProcessHandles {
+  int64_t descriptors = 0;  // open files, sockets, rings
+  int64_t threads = 0;
+};
+// Of this process. kIoError where /proc does not list them.
+Result<ProcessHandles> read_process_handles();
 
 }  // namespace motley

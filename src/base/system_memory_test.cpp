@@ -5,7 +5,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <memory>
+#include <thread>
 
 namespace motley {
 namespace {
@@ -113,6 +115,20 @@ TEST(ProcessMemory, PeakFollowsAnAllocation) {
     EXPECT_GE(read_process_memory().value().resident_bytes, before.resident_bytes + kBytes / 2);
   }
   EXPECT_GE(read_process_memory().value().peak_resident_bytes, before.resident_bytes + kBytes / 2);
+}
+
+TEST(ProcessHandles, CountsFilesAndThreads) {
+  const ProcessHandles before = read_process_handles().value();
+  EXPECT_GE(before.descriptors, 3);
+  EXPECT_GE(before.threads, 1);
+  const std::ifstream file("/proc/self/status");
+  std::promise<void> end;
+  std::thread thread([&end] { end.get_future().wait(); });
+  const ProcessHandles during = read_process_handles().value();
+  end.set_value();
+  thread.join();
+  EXPECT_EQ(during.descriptors, before.descriptors + 1);
+  EXPECT_EQ(during.threads, before.threads + 1);
 }
 
 TEST(SystemMemoryHere, IsPlausible) {

@@ -19,6 +19,7 @@
   VERB(template)           \
   VERB(bench_model)        \
   VERB(bench_cache)        \
+  VERB(bench_soak)         \
   VERB(quantize)           \
   VERB(pack)               \
   VERB(synth)              \

@@ -13,14 +13,6 @@
 namespace motley {
 namespace {
 
-std::vector<int32_t> random_tokens(int64_t count, int64_t vocab, uint64_t seed) {
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (size_t i = 0; i < tokens.size(); ++i) {
-    tokens[i] = static_cast<int32_t>(uniform_at(seed, i) * static_cast<double>(vocab));
-  }
-  return tokens;
-}
-
 constexpr double kStretchSeconds = 0.25;
 
 class BenchRunner {
@@ -196,13 +188,13 @@ Result<ModelBench> bench_model(Engine& engine, const BenchOptions& options) {
     bench.runs.push_back(run);
   }
   if (engine.streamed_experts() != nullptr && bench.fastest_decode() != nullptr) {
-    // The state of the cache after one run is where the next begins: the last is the warmest.
-    const BenchRun& run = *bench.fastest_decode();
-    bench.stream_lines = "prefill " + stream_text(engine, run.prefill_stream) + "decode  " +
-                         stream_text(engine, run.decode_stream);
-    bench.stream_object =
-        fmt::format("{{\"prefill\": {}, \"decode\": {}}}", stream_json(engine, run.prefill_stream),
-                    stream_json(engine, run.decode_stream));
+    // The first run also touches the memory of every slot for the first time.
+    const StreamStretch& prefill = bench.fastest_prefill()->prefill_stream;
+    const StreamStretch& decode = bench.fastest_decode()->decode_stream;
+    bench.stream_lines =
+        "prefill " + stream_text(engine, prefill) + "decode  " + stream_text(engine, decode);
+    bench.stream_object = fmt::format("{{\"prefill\": {}, \"decode\": {}}}",
+                                      stream_json(engine, prefill), stream_json(engine, decode));
   }
   return bench;
 }

@@ -76,6 +76,7 @@ struct ModelBench {
   // Of the fastest run.
   double prefill_tokens_per_s() const;
   double decode_tokens_per_s() const;
+  const BenchRun* fastest_prefill() const;
   const BenchRun* fastest_decode() const;
   // Of the rate that the memory sustained during the fastest decode; 0 without a measurement.
   double bandwidth_share() const;

@@ -71,11 +71,15 @@ std::string machine_json(const std::vector<MachineRates>& machine) {
 }  // namespace
 
 double ModelBench::prefill_tokens_per_s() const {
-  return rate_of(options.prompt_tokens, fastest(runs, &BenchRun::prefill_s), &BenchRun::prefill_s);
+  return rate_of(options.prompt_tokens, fastest_prefill(), &BenchRun::prefill_s);
 }
 
 double ModelBench::decode_tokens_per_s() const {
   return rate_of(options.generate_tokens, fastest_decode(), &BenchRun::decode_s);
+}
+
+const BenchRun* ModelBench::fastest_prefill() const {
+  return fastest(runs, &BenchRun::prefill_s);
 }
 
 const BenchRun* ModelBench::fastest_decode() const {

@@ -42,6 +42,14 @@ double uniform_at(uint64_t seed, uint64_t position) {
   return static_cast<double>(mix(mix(seed) ^ position) >> 11) * 0x1p-53;
 }
 
+std::vector<int32_t> random_tokens(int64_t count, int64_t vocab_size, uint64_t seed) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    tokens[i] = static_cast<int32_t>(uniform_at(seed, i) * static_cast<double>(vocab_size));
+  }
+  return tokens;
+}
+
 void Sampler::observe_prompt(std::span<const int32_t> tokens) {
   for (const int32_t token : tokens) ++seen_[token];
 }

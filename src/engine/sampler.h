@@ -53,5 +53,7 @@ int32_t argmax(std::span<const float> values);
 
 // Uniform in [0, 1), a function of both arguments alone.
 double uniform_at(uint64_t seed, uint64_t position);
+// `count` ids below `vocab_size`, functions of the seed alone; for benchmarks and verification.
+std::vector<int32_t> random_tokens(int64_t count, int64_t vocab_size, uint64_t seed);
 
 }  // namespace motley

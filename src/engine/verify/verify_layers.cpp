@@ -139,15 +139,6 @@ class LayerVerifier {
   LayerReport* report_;
 };
 
-std::vector<int32_t> random_tokens(const ModelSpec& spec, int64_t count, uint64_t seed) {
-  std::vector<int32_t> tokens;
-  for (int64_t i = 0; i < count; ++i) {
-    const double u = uniform_at(seed, static_cast<uint64_t>(i));
-    tokens.push_back(static_cast<int32_t>(u * static_cast<double>(spec.vocab_size)));
-  }
-  return tokens;
-}
-
 }  // namespace
 
 double layer_limit(NumericProfile profile) {
@@ -197,8 +188,8 @@ Result<LayerReport> verify_layers(Engine& engine, const LayerVerifyOptions& opti
   report.numerics = engine.numerics_name();
   report.limit = layer_limit(engine.ops().profile);
   LayerVerifier verifier(engine.spec(), engine_side, reference_side, options, &report);
-  const std::vector<int32_t> tokens =
-      random_tokens(engine.spec(), options.prefill_tokens + options.decode_tokens, options.seed);
+  const std::vector<int32_t> tokens = random_tokens(options.prefill_tokens + options.decode_tokens,
+                                                    engine.spec().vocab_size, options.seed);
   const std::span<const int32_t> all(tokens);
   const auto prompt = static_cast<size_t>(options.prefill_tokens);
   MOTLEY_RETURN_IF_ERROR(verifier.run_rows(RowRole::kPrefill, all.first(prompt), 0));
