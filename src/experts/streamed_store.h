@@ -116,6 +116,10 @@ class StreamedExpertStore final : public ExpertStore {
   void read_layer_ahead(int layer, int room);
   // Drops guesses that nobody wants.
   void drop_guesses();
+  // Drops what a sweep read ahead for layers before `layer` and nobody wanted; waits for what had
+  // started.
+  void drop_passed(int layer);
+  void cancel_reads(int32_t slot);
   void read_again(int32_t slot);
   // Guesses that still read hold their slots: waits for them when `wanted` experts need those.
   void make_room(size_t wanted);
@@ -155,6 +159,7 @@ class StreamedExpertStore final : public ExpertStore {
   const bool looks_ahead_;
   LookAhead look_ahead_;
   std::vector<int32_t> guessed_;  // slots that are read for a guess
+  std::vector<int32_t> swept_;    // slots that a sweep reads, of the current layer and the next
   int64_t idle_since_ns_ = 0;     // 0: a step waits for reads, or none has run
   int64_t ahead_used_ = 0;
   int64_t ahead_wasted_ = 0;

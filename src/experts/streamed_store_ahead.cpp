@@ -32,14 +32,38 @@ void StreamedExpertStore::begin_sweep_layer(int layer) {
     drop_guesses();
     while (ahead_ > 0) collect(/*block=*/true);
   }
+  drop_passed(layer);
   pin_layer(layer, true);
   if (is_first) read_layer_ahead(layer, cache_.largest_step());
   if (layer + 1 < layout_.layers()) read_layer_ahead(layer + 1, cache_.largest_step() - experts);
 }
 
+// A prompt may want few of a layer's experts: reads of the others must not pile up behind it, each
+// with a slot that cannot be taken.
+void StreamedExpertStore::drop_passed(int layer) {
+  const auto is_passed = [&](int32_t index) {
+    const Slot& slot = slots_[static_cast<size_t>(index)];
+    return slot.layer < layer && !slot.wanted && slot.parts_waiting > 0;
+  };
+  for (const int32_t index : swept_) {
+    if (is_passed(index)) cancel_reads(index);
+  }
+  for (const int32_t index : swept_) {
+    while (is_passed(index)) collect(/*block=*/true);
+  }
+  std::erase_if(swept_,
+                [&](int32_t index) { return slots_[static_cast<size_t>(index)].layer < layer; });
+}
+
+void StreamedExpertStore::cancel_reads(int32_t index) {
+  reads_.cancel(static_cast<uint64_t>(index) * 2 + kGateUp);
+  reads_.cancel(static_cast<uint64_t>(index) * 2 + kDown);
+}
+
 void StreamedExpertStore::end_sweep() {
   pin_layer(sweep_layer_, false);
   sweep_layer_ = -1;
+  swept_.clear();
   while (ahead_ > 0) collect(/*block=*/true);  // no more than a layer
 }
 
@@ -59,7 +83,10 @@ void StreamedExpertStore::pin_layer(int layer, bool pinned) {
 void StreamedExpertStore::read_layer_ahead(int layer, int room) {
   if (cache_layers_[static_cast<size_t>(layer)] < 0) return;
   for (int expert = 0; expert < layout_.experts(layer) && room > 0; ++expert) {
-    if (start_ahead(layer, expert, ReadPriority::kSweep)) --room;
+    const auto slot = start_ahead(layer, expert, ReadPriority::kSweep);
+    if (!slot) continue;
+    swept_.push_back(*slot);
+    --room;
   }
   reads_.start();
 }
@@ -92,9 +119,7 @@ void StreamedExpertStore::expect(int layer, std::span<const int32_t> likely, int
 void StreamedExpertStore::drop_guesses() {
   for (const int32_t index : guessed_) {
     const Slot& slot = slots_[static_cast<size_t>(index)];
-    if (slot.wanted || slot.parts_waiting == 0) continue;
-    reads_.cancel(static_cast<uint64_t>(index) * 2 + kGateUp);
-    reads_.cancel(static_cast<uint64_t>(index) * 2 + kDown);
+    if (!slot.wanted && slot.parts_waiting > 0) cancel_reads(index);
   }
   guessed_.clear();
 }

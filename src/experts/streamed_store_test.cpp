@@ -56,11 +56,11 @@ class StreamedStore : public testing::Test {
   }
 
   // Wants the experts and checks that exactly they came, each with its own bytes. The largest wave.
-  size_t expect_all(StreamedExpertStore& store, const std::vector<int32_t>& wanted) {
+  size_t expect_all(StreamedExpertStore& store, const std::vector<int32_t>& wanted, int layer = 1) {
     std::vector<int32_t> seen;
     size_t largest = 0;
     const Status status = store.for_each_wave(
-        1, wanted,
+        layer, wanted,
         [&](std::span<const ResolvedExpert> wave) {
           largest = std::max(largest, wave.size());
           for (const ResolvedExpert& resolved : wave) {
@@ -150,6 +150,26 @@ TEST_F(StreamedStore, ASweepReadsAheadWhatTheNextLayerWants) {
   EXPECT_EQ(stats.ahead_used, kExperts) << "all were on their way";
   expect_all(*store, choose(4));
   EXPECT_EQ(store->stats().read_bytes, stats.read_bytes);
+}
+
+// On a drive so slow that a layer's wanted experts are all that it brings, the others must not pile
+// up behind the sweep, each holding its slot: once that left a step without any.
+TEST_F(StreamedStore, ASweepDropsWhatALayerDidNotWant) {
+  constexpr int kLayers = 12;
+  constexpr int kWanted = 4;
+  constexpr int kReadsOfAnExpert = 9;
+  while (std::ssize(fake_.layers) <= kLayers) fake_.layers.push_back(fake_.layers[1]);
+  const auto store = open(4 * kLayers + 2 * kExperts, {.delay_us = 1000});
+  for (int layer = 0; layer <= kLayers; ++layer) {
+    store->begin_sweep_layer(layer);
+    if (layer > 0) expect_all(*store, choose(kWanted), layer);
+  }
+  store->end_sweep();
+  // What was wanted, the last layer, and per layer what had started: less than the slots could
+  // hold.
+  const int64_t wanted = kWanted * kLayers * kReadsOfAnExpert;
+  EXPECT_GE(store->stats().reads, wanted);
+  EXPECT_LT(store->stats().reads, wanted + 2 * kExperts * kReadsOfAnExpert + 8 * kLayers);
 }
 
 TEST_F(StreamedStore, AFailedReadAheadIsReadAgainWhenItIsWanted) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "base/hash.h"
@@ -21,6 +22,10 @@ constexpr int64_t kClusterTokens = 64;
 constexpr float kClusterShare = 0.8f;  // of the embedding's deviation
 // Mean of every embedding entry relative to its deviation: the direction that carries popularity.
 constexpr float kCommonMean = 1.0f;
+// The K largest of log popularities with Gumbel noise follow Zipf's law. A token's logits have
+// normal noise, of deviation 0.7 beside the mean; popularities times this give nearly the same
+// shares (simulated for 32 to 512 experts: the most popular get theirs within 5 % of all uses).
+constexpr double kNormalForGumbel = 0.35;
 
 class RandomSource final : public ModuleSource {
  public:
@@ -83,9 +88,14 @@ class RandomSource final : public ModuleSource {
         value = own * value + kClusterShare * cluster.normal() + kCommonMean;
       }
     } else if (plan.rows > 1) {
-      // A router row: its part along the common direction is the expert's log popularity.
+      // A router row: its part along the common direction is the expert's log popularity, and
+      // nothing else.
       const double rank = static_cast<double>(popularity_rank(plan, row)) + 1;
-      const auto bias = static_cast<float>(-options_.router_skew * std::log(rank));
+      const auto bias =
+          static_cast<float>(-options_.router_skew * kNormalForGumbel * std::log(rank));
+      const float mean = std::accumulate(values->begin(), values->end(), 0.0f) /
+                         static_cast<float>(values->size());
+      for (float& value : *values) value -= mean;
       const float common =
           bias * std::sqrt(1 + 1 / (kCommonMean * kCommonMean)) / static_cast<float>(plan.cols);
       for (float& value : *values) value += common;

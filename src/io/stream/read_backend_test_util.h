@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <memory>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,7 @@ struct Unreliability {
   uint64_t seed = 1;
   double errors = 0;       // share of reads that report EIO, EAGAIN or EINTR
   double short_reads = 0;  // share that report fewer bytes
+  int delay_us = 0;        // for every read: they come one by one
 };
 class UnreliableBackend final : public ReadBackend {
  public:
@@ -75,7 +78,11 @@ class UnreliableBackend final : public ReadBackend {
     for (size_t i = before; i < held_.size(); ++i) damage(held_[i]);
     std::shuffle(held_.begin(), held_.end(), random_);
     const size_t least = std::min(static_cast<size_t>(min_count), held_.size());
-    const size_t count = std::uniform_int_distribution<size_t>(least, held_.size())(random_);
+    size_t count = std::uniform_int_distribution<size_t>(least, held_.size())(random_);
+    if (unreliability_.delay_us > 0 && !held_.empty()) {
+      std::this_thread::sleep_for(std::chrono::microseconds(unreliability_.delay_us));
+      count = 1;
+    }
     const auto split = held_.end() - static_cast<std::ptrdiff_t>(count);
     completions->insert(completions->end(), split, held_.end());
     held_.erase(split, held_.end());
