@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 
+#include "ops/swiglu.h"
 #include "tensor/row_batch.h"
 #include "tensor/stream.h"
 #include "tensor/tensor_view.h"
@@ -22,6 +23,11 @@ struct RoutingParams {
 struct Routing {
   TensorView experts;  // [rows, experts_per_token] int32, ascending within a row
   TensorView weights;  // [rows, experts_per_token] activation dtype, in the same order
+};
+
+struct ExpertParams {
+  int experts_per_token = 0;
+  SwigluParams swiglu;
 };
 
 struct ExpertWeights {
@@ -44,11 +50,12 @@ struct MoeOps {
   void (*route_softmax)(Stream& stream, const ConstTensorView& logits, RoutingParams params,
                         const ConstTensorView& forced, const Routing& routing) = nullptr;
 
-  // pair_out[pair] = down(silu(gate x_row) * (up x_row)) for every pair of every work item.
+  // pair_out[pair] = down(silu(gate x_row) * (up x_row)) for every pair of every work item, within
+  // the limit of params.swiglu.
   // x: [rows, hidden]; pair_out: [rows * experts_per_token, hidden]; the other pairs keep their
   // contents, so a union of experts larger than memory runs in waves. A pair's role is its row's:
   // rows below counts.decode have the decode role.
-  void (*experts)(Stream& stream, const ConstTensorView& x, RowCounts counts, int experts_per_token,
+  void (*experts)(Stream& stream, const ConstTensorView& x, RowCounts counts, ExpertParams params,
                   std::span<const ExpertWork> work, const TensorView& pair_out) = nullptr;
 
   // y[row] = sum over slots, ascending, of weight * pair_out + shared[row]. shared: [rows, hidden]

@@ -2,6 +2,7 @@
 // order that depends on the dimension alone.
 #pragma once
 
+#include "ops/swiglu.h"
 #include "tensor/stream.h"
 #include "tensor/tensor_view.h"
 
@@ -28,9 +29,9 @@ struct NormOps {
   // y += x, [rows, dim].
   void (*add)(Stream& stream, const ConstTensorView& x, const TensorView& y) = nullptr;
 
-  // y = silu(gate) * up, [rows, dim]. y may be gate or up.
+  // y = silu(gate) * up within the limit of `params`, [rows, dim]. y may be gate or up.
   void (*silu_multiply)(Stream& stream, const ConstTensorView& gate, const ConstTensorView& up,
-                        const TensorView& y) = nullptr;
+                        SwigluParams params, const TensorView& y) = nullptr;
 
   // y *= sigmoid(gate), element-wise for gate [rows, dim], or one gate per row for [rows, 1].
   // For a gate that is interleaved with other data, gate [rows, heads, stride] and

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -96,17 +97,21 @@ struct GatedAttentionSpec {
   NormSpec k_norm;
 };
 
+// Gate and up of a feed-forward without bounds (SwigluParams of ops/swiglu.h).
+inline constexpr float kNoActivationLimit = std::numeric_limits<float>::infinity();
+
 struct MoeSpec {
   int experts = 0;
   int experts_per_token = 0;
   int intermediate_size = 0;
   int shared_intermediate_size = 0;
   bool normalise = true;
-  TensorHandle router;       // [experts, hidden]
-  TensorHandle gate;         // kExperts [experts, intermediate, hidden]
-  TensorHandle up;           // kExperts
-  TensorHandle down;         // kExperts [experts, hidden, intermediate]
-  TensorHandle shared_gate;  // matrices of the shared expert
+  float swiglu_limit = kNoActivationLimit;  // of gate and up, routed and shared experts
+  TensorHandle router;                      // [experts, hidden]
+  TensorHandle gate;                        // kExperts [experts, intermediate, hidden]
+  TensorHandle up;                          // kExperts
+  TensorHandle down;                        // kExperts [experts, hidden, intermediate]
+  TensorHandle shared_gate;                 // matrices of the shared expert
   TensorHandle shared_up;
   TensorHandle shared_down;
   TensorHandle shared_expert_gate;  // [1, hidden]: sigmoid gate of the shared expert
@@ -114,6 +119,7 @@ struct MoeSpec {
 
 struct DenseMlpSpec {
   int intermediate_size = 0;
+  float swiglu_limit = kNoActivationLimit;
   TensorHandle gate;
   TensorHandle up;
   TensorHandle down;

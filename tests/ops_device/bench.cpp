@@ -88,7 +88,7 @@ void bench_experts(Bench& bench, const WeightKind& kind, const char* name) {
                   expert_bytes * used / repeats,
                   6.0 * static_cast<double>(rows * kChosen * kHidden * kIntermediate), repeats,
                   [&](int i) {
-                    bench.ops().moe.experts(bench.stream(), x, counts, kChosen,
+                    bench.ops().moe.experts(bench.stream(), x, counts, {kChosen},
                                             choices[static_cast<size_t>(i)].work, out);
                   });
   }

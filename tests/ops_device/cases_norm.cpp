@@ -49,8 +49,8 @@ void pointwise_case(Harness& h, const NormOps& ops) {
   ops.add(h.device(), a.device, b.device);
   reference.add(h.host(), a.reference, b.reference);
   h.check(b, kRelative);
-  ops.silu_multiply(h.device(), a.device, b.device, b.device);
-  reference.silu_multiply(h.host(), a.reference, b.reference, b.reference);
+  ops.silu_multiply(h.device(), a.device, b.device, {}, b.device);
+  reference.silu_multiply(h.host(), a.reference, b.reference, {}, b.reference);
   h.check(b, kRelative);
   ops.sigmoid_multiply(h.device(), a.device, b.device);
   reference.sigmoid_multiply(h.host(), a.reference, b.reference);

@@ -20,6 +20,7 @@ class DenseMlpBlock {
   WeightMatrix gate_;
   WeightMatrix up_;
   WeightMatrix down_;
+  SwigluParams swiglu_;
 };
 
 }  // namespace motley

@@ -90,7 +90,9 @@ Status MoeBlock::run_experts(StepContext& context, RowCounts counts, const Const
     for (const ResolvedExpert& resolved : wave) {
       work.push_back({resolved.weights, lists.pairs_of(resolved.expert)});
     }
-    context.ops.moe.experts(context.stream, x, counts, spec_.experts_per_token, work, pair_out);
+    context.ops.moe.experts(context.stream, x, counts,
+                            {spec_.experts_per_token, {.limit = spec_.swiglu_limit}}, work,
+                            pair_out);
   };
   return store_.for_each_wave(layer_, lists.wanted(), compute, meanwhile);
 }
@@ -105,7 +107,7 @@ void MoeBlock::run_shared(StepContext& context, RowCounts counts, const ConstTen
   const std::array targets = {LinearTarget{shared_gate_, gate}, LinearTarget{shared_up_, up},
                               LinearTarget{shared_expert_gate_, sigmoid_gate}};
   context.ops.linear.linear(context.stream, x, counts, targets);
-  context.ops.norm.silu_multiply(context.stream, gate, up, gate);
+  context.ops.norm.silu_multiply(context.stream, gate, up, {.limit = spec_.swiglu_limit}, gate);
   const LinearTarget down{shared_down_, out};
   context.ops.linear.linear(context.stream, gate, counts, std::span(&down, 1));
   context.ops.norm.sigmoid_multiply(context.stream, sigmoid_gate, out);

@@ -113,7 +113,9 @@ struct CpuKernels {
   void (*gated_rms_norm)(const float* x, const float* gate, const float* weight, int64_t dim,
                          float epsilon, float offset, float* y) = nullptr;
   void (*add)(const float* x, int64_t n, float* y) = nullptr;
-  void (*silu_multiply)(const float* gate, const float* up, int64_t n, float* y) = nullptr;
+  // y = silu(min(gate, limit)) * clamp(up, -limit, limit).
+  void (*silu_multiply)(const float* gate, const float* up, int64_t n, float limit,
+                        float* y) = nullptr;
   void (*sigmoid_multiply)(const float* gate, int64_t n, float* y) = nullptr;
   // y *= sigmoid(gate), one gate for all.
   void (*sigmoid_scale)(float gate, int64_t n, float* y) = nullptr;

@@ -25,7 +25,7 @@ void cpu_gated_rms_norm(const CpuKernels& kernels, Stream& stream, const ConstTe
 void cpu_add(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x,
              const TensorView& y);
 void cpu_silu_multiply(const CpuKernels& kernels, Stream& stream, const ConstTensorView& gate,
-                       const ConstTensorView& up, const TensorView& y);
+                       const ConstTensorView& up, SwigluParams params, const TensorView& y);
 void cpu_sigmoid_multiply(const CpuKernels& kernels, Stream& stream, const ConstTensorView& gate,
                           const TensorView& y);
 

@@ -33,7 +33,7 @@ struct ExpertShare {
 struct Call {
   const LinearKernels& kernels;
   Stream& stream;
-  int experts_per_token;
+  ExpertParams params;
   const TensorView& pair_out;
   int64_t hidden_rows = kBlockRows;  // of a piece of the first region
   int64_t output_rows = kBlockRows;  // of the second
@@ -88,7 +88,7 @@ ExpertShare make_share(const Call& call, const ExpertWeights& weights, const Rol
   auto* hidden = arena.allocate<float>(count * intermediate);
   for (int64_t i = 0; i < count; ++i) {
     const int32_t pair = pairs[static_cast<size_t>(i)];
-    rows[i] = pair / call.experts_per_token - static_cast<int32_t>(role.first_row);
+    rows[i] = pair / call.params.experts_per_token - static_cast<int32_t>(role.first_row);
     y[i] = call.pair_out.row<float>(pair);
     hidden_rows[i] = hidden + i * intermediate;
   }
@@ -112,7 +112,8 @@ std::span<ExpertShare> make_shares(const Call& call, std::span<const RoleInput> 
   int64_t hidden_end = 0;
   int64_t output_end = 0;
   for (const ExpertWork& item : work) {
-    const auto first_prefill = static_cast<int32_t>(roles[1].first_row * call.experts_per_token);
+    const auto first_prefill =
+        static_cast<int32_t>(roles[1].first_row * call.params.experts_per_token);
     const auto split =
         std::lower_bound(item.pairs.begin(), item.pairs.end(), first_prefill) - item.pairs.begin();
     for (const RoleInput& role : roles) {
@@ -157,7 +158,8 @@ void fetch_start(const WeightMatrix& weights, int64_t first_row) {
   fetch(weights.biases, kBytes / 8);
 }
 
-// hidden[begin, begin + hidden_rows) = silu(gate x) * (up x), also quantised for `down`.
+// hidden[begin, begin + hidden_rows) = silu(gate x) * (up x) within the limit, also quantised for
+// `down`.
 void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& memory) {
   const ExpertShare& share = *piece.share;
   const ExpertWeights& weights = *share.weights;
@@ -175,7 +177,7 @@ void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& me
   const bool quantise = weights.down.format == WeightFormat::kMlxAffine;
   for (size_t i = 0; i < pairs; ++i) {
     float* hidden = share.hidden_rows[i] + piece.begin;
-    call.kernels.silu_multiply(hidden, memory.up_rows[i], count);
+    call.kernels.silu_multiply(hidden, memory.up_rows[i], count, call.params.swiglu.limit);
     if (!quantise) continue;
     const int64_t group_size = weights.down.affine.group_size;
     call.kernels.pack_groups(share.hidden.layout(weights.down), hidden, piece.begin / group_size,
@@ -247,16 +249,16 @@ void run_region(const Call& call, const Region& region, std::span<const ExpertSh
 }  // namespace
 
 void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmetic, Stream& stream,
-                 const ConstTensorView& x, RowCounts counts, int experts_per_token,
+                 const ConstTensorView& x, RowCounts counts, ExpertParams params,
                  std::span<const ExpertWork> work, const TensorView& pair_out) {
-  MOTLEY_CHECK(counts.total() == x.rows() && pair_out.rows() == x.rows() * experts_per_token,
+  MOTLEY_CHECK(counts.total() == x.rows() && pair_out.rows() == x.rows() * params.experts_per_token,
                "pair_out must have one row for every row and slot");
   for (const ExpertWork& item : work) check_item(item, x.cols(), pair_out);
   const Arena::Scope scope(stream.scratch());
   const int threads = stream.threads().size();
   const Call call{kernels,
                   stream,
-                  experts_per_token,
+                  params,
                   pair_out,
                   piece_rows(work, threads, &ExpertWeights::gate),
                   piece_rows(work, threads, &ExpertWeights::down)};

@@ -28,6 +28,8 @@ struct ExpertsCase {
   TestRows<float> x{0, 0};
   RowCounts counts;
   int experts_per_token = 1;
+  SwigluParams swiglu;
+  ExpertParams params() const { return {experts_per_token, swiglu}; }
   int64_t hidden_size = 0;
   int64_t intermediate = 0;
 };
@@ -48,6 +50,7 @@ ExpertsCase random_case(TestRng& rng) {
   ExpertsCase test;
   const auto experts = static_cast<size_t>(uniform(rng, 1, 7));
   test.experts_per_token = static_cast<int>(uniform(rng, 1, static_cast<int64_t>(experts)));
+  if (uniform(rng, 0, 1) == 0) test.swiglu.limit = 0.25f;  // bounds about a third of all values
   test.hidden_size = 128 * uniform(rng, 1, 3);
   test.intermediate = 128 * uniform(rng, 1, 2);
   const int64_t rows = uniform(rng, 0, 3) == 0 ? uniform(rng, 1, 70) : uniform(rng, 1, 8);
@@ -75,8 +78,8 @@ TestRows<float> run(const LinearKernels& kernels, NumericProfile profile, Expert
   OwnedContext context({threads, false});
   HostStream stream(context.get());
   TestRows<float> y(test.counts.total() * test.experts_per_token, test.hidden_size, 2);
-  run_experts(kernels, matrix_arithmetic(profile), stream, test.x.view, test.counts,
-              test.experts_per_token, work, y.view);
+  run_experts(kernels, matrix_arithmetic(profile), stream, test.x.view, test.counts, test.params(),
+              work, y.view);
   return y;
 }
 
@@ -107,7 +110,8 @@ class Decoded {
 };
 
 // The result in float64 and a bound of the error of each output: the bounds of the three products
-// (ops/linear.h), carried through silu(g) * u, whose slope is at most 1.1 in g.
+// (ops/linear.h), carried through silu(g) * u, whose slope is at most 1.1 in g. A limit changes no
+// bound: it brings values nearer to each other.
 struct Expected {
   TestRows<double> y;
   TestRows<double> error;
@@ -119,8 +123,7 @@ Expected expect(ExpertsCase& test, NumericProfile profile) {
   OwnedContext context({1, false});
   HostStream stream(context.get());
   TestRows<double> wide = widen(test.x);
-  reference_experts()(stream, wide.view, test.counts, test.experts_per_token, test.work,
-                      result.y.view);
+  reference_experts()(stream, wide.view, test.counts, test.params(), test.work, result.y.view);
   const double in_factor = error_factor(profile, test.hidden_size);
   const double out_factor = error_factor(profile, test.intermediate);
   for (const ExpertWork& item : test.work) {
@@ -134,11 +137,13 @@ Expected expect(ExpertsCase& test, NumericProfile profile) {
       for (int64_t n = 0; n < test.intermediate; ++n) {
         const Dot g = gate.dot(n, x);
         const Dot u = up.dot(n, x);
-        const double silu = reference_silu(g.value);
+        const double limit = test.swiglu.limit;
+        const double silu = reference_silu(std::min(g.value, limit));
+        const double bounded_up = std::clamp(u.value, -limit, limit);
         const double gate_error = 1.1 * in_factor * g.magnitude;
         const double up_error = in_factor * u.magnitude;
-        hidden.push_back(silu * u.value);
-        hidden_error.push_back(gate_error * std::fabs(u.value) + std::fabs(silu) * up_error +
+        hidden.push_back(silu * bounded_up);
+        hidden_error.push_back(gate_error * std::fabs(bounded_up) + std::fabs(silu) * up_error +
                                gate_error * up_error + 0x1p-20 * std::fabs(hidden.back()));
       }
       for (int64_t n = 0; n < test.hidden_size; ++n) {
@@ -186,7 +191,7 @@ TEST(Experts, BitsDoNotDependOnThreadsOrWaves) {
       TestRows<float> waves(whole.view.rows(), test.hidden_size, 2);
       for (size_t item = test.work.size(); item-- > 0;) {
         run_experts(set.kernels, matrix_arithmetic(profile), stream, test.x.view, test.counts,
-                    test.experts_per_token, {&test.work[item], 1}, waves.view);
+                    test.params(), {&test.work[item], 1}, waves.view);
       }
       EXPECT_TRUE(same_storage(whole, waves)) << set.name << " case " << i;
     }
@@ -216,7 +221,7 @@ TEST(Experts, ARowAloneHasTheBitsOfTheBatch) {
       HostStream stream(context.get());
       TestRows<float> alone(test.experts_per_token, test.hidden_size);
       run_experts(set.kernels, matrix_arithmetic(profile), stream, test.x.view.slice_rows(row, 1),
-                  one, test.experts_per_token, work, alone.view);
+                  one, test.params(), work, alone.view);
       for (int slot = 0; slot < test.experts_per_token; ++slot) {
         EXPECT_EQ(std::memcmp(batch.view.row<float>(row * test.experts_per_token + slot),
                               alone.view.row<float>(slot),

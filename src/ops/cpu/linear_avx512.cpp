@@ -101,17 +101,20 @@ __m512 exponential(__m512 x) {
   return _mm512_scalef_ps(sum, n);
 }
 
-void silu_multiply(float* inout, const float* up, int64_t count) {
+void silu_multiply(float* inout, const float* up, int64_t count, float limit) {
+  const __m512 high = _mm512_set1_ps(limit);
+  const __m512 low = _mm512_set1_ps(-limit);
   for (int64_t i = 0; i < count; i += 16) {
     const __mmask16 mask = row_mask(count - i);
-    const __m512 gate = _mm512_maskz_loadu_ps(mask, inout + i);
     // min and max return their second operand when one is NaN.
+    const __m512 gate = _mm512_min_ps(high, _mm512_maskz_loadu_ps(mask, inout + i));
+    const __m512 bounded =
+        _mm512_max_ps(low, _mm512_min_ps(high, _mm512_maskz_loadu_ps(mask, up + i)));
     const __m512 x = _mm512_min_ps(
         _mm512_set1_ps(88.0f),
         _mm512_max_ps(_mm512_set1_ps(-88.0f), _mm512_sub_ps(_mm512_setzero_ps(), gate)));
     const __m512 silu = _mm512_div_ps(gate, _mm512_add_ps(_mm512_set1_ps(1.0f), exponential(x)));
-    _mm512_mask_storeu_ps(inout + i, mask,
-                          _mm512_mul_ps(silu, _mm512_maskz_loadu_ps(mask, up + i)));
+    _mm512_mask_storeu_ps(inout + i, mask, _mm512_mul_ps(silu, bounded));
   }
 }
 

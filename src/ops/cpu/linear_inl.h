@@ -329,15 +329,17 @@ float exponential(float x) {
   return sum * power_of_two(static_cast<int>(n));
 }
 
-void silu_multiply(float* inout, const float* up, int64_t count) {
+void silu_multiply(float* inout, const float* up, int64_t count, float limit) {
   for (int64_t i = 0; i < count; ++i) {
-    const float gate = inout[i];
+    const float gate = inout[i] > limit ? limit : inout[i];
+    const float below = up[i] > limit ? limit : up[i];
+    const float bounded = below < -limit ? -limit : below;
     float x = 0.0f - gate;
     x = x < -88.0f ? -88.0f : x;
     x = x > 88.0f ? 88.0f : x;
     // A NaN gate must not reach the conversion to an integer.
     const float known = gate == gate ? x : 0.0f;
-    inout[i] = gate / (1.0f + exponential(known)) * up[i];
+    inout[i] = gate / (1.0f + exponential(known)) * bounded;
   }
 }
 

@@ -102,8 +102,8 @@ struct LinearKernels {
   // `fast` allows x to be rounded to bfloat16 where that is quicker.
   void (*float_rows)(const FloatRows& weights, const FloatTokens& tokens, bool fast,
                      std::byte* scratch) = nullptr;
-  // inout[i] = silu(inout[i]) * up[i].
-  void (*silu_multiply)(float* inout, const float* up, int64_t count) = nullptr;
+  // inout[i] = silu(min(inout[i], limit)) * clamp(up[i], -limit, limit).
+  void (*silu_multiply)(float* inout, const float* up, int64_t count, float limit) = nullptr;
   // Bytes of 64-byte aligned scratch for weights of `cols` columns.
   int64_t (*scratch_bytes)(int64_t cols) = nullptr;
 

@@ -10,10 +10,10 @@ void linear(Stream& stream, const ConstTensorView& x, RowCounts counts,
 }
 
 template <CpuIsa isa, NumericProfile profile>
-void experts(Stream& stream, const ConstTensorView& x, RowCounts counts, int experts_per_token,
+void experts(Stream& stream, const ConstTensorView& x, RowCounts counts, ExpertParams params,
              std::span<const ExpertWork> work, const TensorView& pair_out) {
-  run_experts(linear_kernels(isa), matrix_arithmetic(profile), stream, x, counts, experts_per_token,
-              work, pair_out);
+  run_experts(linear_kernels(isa), matrix_arithmetic(profile), stream, x, counts, params, work,
+              pair_out);
 }
 
 struct Functions {

@@ -29,7 +29,7 @@ LinearKernels linear_kernels(CpuIsa isa);
 void run_linear(const LinearKernels& kernels, const MatrixArithmetic& arithmetic, Stream& stream,
                 const ConstTensorView& x, RowCounts counts, std::span<const LinearTarget> targets);
 void run_experts(const LinearKernels& kernels, const MatrixArithmetic& arithmetic, Stream& stream,
-                 const ConstTensorView& x, RowCounts counts, int experts_per_token,
+                 const ConstTensorView& x, RowCounts counts, ExpertParams params,
                  std::span<const ExpertWork> work, const TensorView& pair_out);
 void run_embed(Stream& stream, const WeightMatrix& table, std::span<const int32_t> ids,
                const TensorView& out);

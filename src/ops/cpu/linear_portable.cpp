@@ -1,5 +1,6 @@
 // The portable matrix kernels: the arithmetic of linear_kernels.h in its plainest form, and what
 // the vector versions must equal bit for bit on MLX weights.
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -183,9 +184,10 @@ void float_rows(const FloatRows& weights, const FloatTokens& tokens, bool /*fast
   }
 }
 
-void silu_multiply(float* inout, const float* up, int64_t count) {
+void silu_multiply(float* inout, const float* up, int64_t count, float limit) {
   for (int64_t i = 0; i < count; ++i) {
-    inout[i] = inout[i] / (1.0f + std::exp(-inout[i])) * up[i];
+    const float gate = std::min(inout[i], limit);
+    inout[i] = gate / (1.0f + std::exp(-gate)) * std::clamp(up[i], -limit, limit);
   }
 }
 

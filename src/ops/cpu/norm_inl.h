@@ -55,10 +55,16 @@ void add_rows(const float* x, int64_t n, float* y) {
   }
 }
 
-void silu_multiply(const float* gate, const float* up, int64_t n, float* y) {
+void silu_multiply(const float* gate, const float* up, int64_t n, float limit, float* y) {
+  const Vec high = set1(limit);
+  const Vec low = set1(-limit);
   for (int64_t i = 0; i < n; i += kLanes) {
-    const Vec g = silu_vec(load_upto(gate + i, n - i));
-    store_upto(y + i, mul(g, load_upto(up + i, n - i)), n - i);
+    // A NaN passes: it compares false.
+    const Vec g = load_upto(gate + i, n - i);
+    const Vec u = load_upto(up + i, n - i);
+    const Vec below = select_less(high, u, high, u);
+    const Vec bounded = select_less(below, low, low, below);
+    store_upto(y + i, mul(silu_vec(select_less(high, g, high, g)), bounded), n - i);
   }
 }
 

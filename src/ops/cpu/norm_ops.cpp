@@ -57,14 +57,15 @@ void cpu_add(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x
 }
 
 void cpu_silu_multiply(const CpuKernels& kernels, Stream& stream, const ConstTensorView& gate,
-                       const ConstTensorView& up, const TensorView& y) {
+                       const ConstTensorView& up, SwigluParams params, const TensorView& y) {
   check_same_rows(gate, up);
   check_same_rows(gate, y);
   MOTLEY_CHECK(gate.cols() == up.cols() && gate.cols() == y.cols(), "same columns in every view");
   stream.threads().parallel_for(
       gate.rows(), row_grain(4 * gate.cols()), [&](int, int64_t begin, int64_t end) {
         for (int64_t r = begin; r < end; ++r) {
-          kernels.silu_multiply(gate.row<float>(r), up.row<float>(r), gate.cols(), y.row<float>(r));
+          kernels.silu_multiply(gate.row<float>(r), up.row<float>(r), gate.cols(), params.limit,
+                                y.row<float>(r));
         }
       });
 }

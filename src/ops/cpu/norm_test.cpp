@@ -64,8 +64,9 @@ TEST_P(CpuNormTest, ElementWiseOpsMatchTheReference) {
 
     TestTensor<float> product(shape);
     TestTensor<double> expected_product(shape);
-    table_.norm.silu_multiply(stream_, a.view(), b.view(), product.view());
-    reference_.norm.silu_multiply(stream_, to_double(a).view(), to_double(b).view(),
+    const SwigluParams swiglu{random.chance(0.5) ? 1.25f : kNoSwigluLimit};
+    table_.norm.silu_multiply(stream_, a.view(), b.view(), swiglu, product.view());
+    reference_.norm.silu_multiply(stream_, to_double(a).view(), to_double(b).view(), swiglu,
                                   expected_product.view());
     EXPECT_TRUE(all_near(product, expected_product, 1e-30, kRelative));
 
@@ -106,6 +107,24 @@ TEST_P(CpuNormTest, GateInterleavedPerHead) {
       }
     }
   }
+}
+
+// The gate is bounded above only, up on both sides; a NaN passes.
+TEST_P(CpuNormTest, LimitOfTheGatedUnit) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float gates[] = {12.0f, -30.0f, 1.0f, 1.0f, nan, 1.0f};
+  const float ups[] = {1.0f, 1.0f, 14.0f, -14.0f, 1.0f, nan};
+  TestTensor<float> gate(Shape{1, 6}), up(Shape{1, 6}), y(Shape{1, 6});
+  std::copy(std::begin(gates), std::end(gates), gate.row(0));
+  std::copy(std::begin(ups), std::end(ups), up.row(0));
+  table_.norm.silu_multiply(stream_, gate.view(), up.view(), {.limit = 10.0f}, y.view());
+  const auto silu = [](double x) { return x / (1.0 + std::exp(-x)); };
+  EXPECT_NEAR(y.row(0)[0], silu(10), 1e-5);
+  EXPECT_NEAR(y.row(0)[1] / silu(-30), 1.0, 1e-5);
+  EXPECT_NEAR(y.row(0)[2], 10 * silu(1), 1e-5);
+  EXPECT_NEAR(y.row(0)[3], -10 * silu(1), 1e-5);
+  EXPECT_TRUE(std::isnan(y.row(0)[4]));
+  EXPECT_TRUE(std::isnan(y.row(0)[5]));
 }
 
 // Trap 1: zero-centred weights use 1 + w; the plain ones must not.

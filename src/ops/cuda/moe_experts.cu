@@ -208,21 +208,22 @@ void experts_scalar(CudaStream& stream, const ConstTensorView& x, const PairList
     const int32_t* rows = ids.x_rows + item.first;
     run_scalar_linear(stream, item.weights->gate, x, gate, item.count, rows, nullptr);
     run_scalar_linear(stream, item.weights->up, x, up, item.count, rows, nullptr);
-    norm.silu_multiply(stream, gate, up, up);
+    norm.silu_multiply(stream, gate, up, {}, up);
     run_scalar_linear(stream, item.weights->down, up, pair_out, item.count, nullptr,
                       ids.pairs + item.first);
   }
 }
 
 template <NumericProfile kProfile>
-void experts(Stream& any, const ConstTensorView& x, RowCounts counts, int experts_per_token,
+void experts(Stream& any, const ConstTensorView& x, RowCounts counts, ExpertParams params,
              std::span<const ExpertWork> work, const TensorView& pair_out) {
+  MOTLEY_CHECK(!params.swiglu.is_limited(), "no limit of gate and up on this backend");
   CudaStream& stream = cuda_stream(any);
   const int64_t limits[3] = {0, counts.decode, counts.total()};
   for (int role = 0; role < 2; ++role) {
     Arena::Scope scope(stream.scratch());
     const bool tiles = role == 1 && kProfile == NumericProfile::kFast;
-    const PairList list = list_pairs(work, experts_per_token, limits[role], limits[role + 1],
+    const PairList list = list_pairs(work, params.experts_per_token, limits[role], limits[role + 1],
                                      tiles ? kGemmGroupAlign : 1);
     if (list.items.empty()) continue;
     const ConstTensorView rows = x.slice_rows(0, limits[role + 1]);

@@ -151,7 +151,8 @@ void add(Stream& stream, const ConstTensorView& x, const TensorView& y) {
 }
 
 void silu_multiply(Stream& stream, const ConstTensorView& gate, const ConstTensorView& up,
-                   const TensorView& y) {
+                   SwigluParams params, const TensorView& y) {
+  MOTLEY_CHECK(!params.is_limited(), "no limit of gate and up on this backend");
   pointwise<Pointwise::kSiluMultiply>(stream, gate, up, y);
 }
 

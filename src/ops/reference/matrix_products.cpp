@@ -49,7 +49,7 @@ void embed(Stream& /*stream*/, const WeightMatrix& table, std::span<const int32_
   }
 }
 
-void run_expert(Stream& stream, const ConstTensorView& x, int experts_per_token,
+void run_expert(Stream& stream, const ConstTensorView& x, ExpertParams params,
                 const ExpertWork& work, const TensorView& pair_out) {
   const ExpertWeights& weights = *work.weights;
   MOTLEY_CHECK(weights.gate.cols == x.cols() && weights.up.cols == x.cols() &&
@@ -66,7 +66,7 @@ void run_expert(Stream& stream, const ConstTensorView& x, int experts_per_token,
   OutputRows ups;
   OutputRows outputs;
   for (size_t i = 0; i < pairs; ++i) {
-    inputs.push_back(x.row<double>(work.pairs[i] / experts_per_token));
+    inputs.push_back(x.row<double>(work.pairs[i] / params.experts_per_token));
     gates.push_back(gate.data() + i * intermediate);
     ups.push_back(up.data() + i * intermediate);
     hidden.push_back(gates.back());
@@ -74,15 +74,17 @@ void run_expert(Stream& stream, const ConstTensorView& x, int experts_per_token,
   }
   multiply(stream, weights.gate, inputs, gates);
   multiply(stream, weights.up, inputs, ups);
-  for (size_t i = 0; i < gate.size(); ++i) gate[i] = reference_silu(gate[i]) * up[i];
+  for (size_t i = 0; i < gate.size(); ++i) {
+    gate[i] = reference_swiglu(gate[i], up[i], params.swiglu);
+  }
   multiply(stream, weights.down, hidden, outputs);
 }
 
-void experts(Stream& stream, const ConstTensorView& x, RowCounts counts, int experts_per_token,
+void experts(Stream& stream, const ConstTensorView& x, RowCounts counts, ExpertParams params,
              std::span<const ExpertWork> work, const TensorView& pair_out) {
-  MOTLEY_CHECK(counts.total() == x.rows() && pair_out.rows() == x.rows() * experts_per_token,
+  MOTLEY_CHECK(counts.total() == x.rows() && pair_out.rows() == x.rows() * params.experts_per_token,
                "pair_out must have one row for every row and slot");
-  for (const ExpertWork& item : work) run_expert(stream, x, experts_per_token, item, pair_out);
+  for (const ExpertWork& item : work) run_expert(stream, x, params, item, pair_out);
 }
 
 }  // namespace

@@ -50,10 +50,10 @@ void add(Stream&, const ConstTensorView& x, const TensorView& y) {
 }
 
 void silu_multiply(Stream&, const ConstTensorView& gate, const ConstTensorView& up,
-                   const TensorView& y) {
+                   SwigluParams params, const TensorView& y) {
   for (int64_t r = 0; r < gate.rows(); ++r) {
     for (int64_t i = 0; i < gate.cols(); ++i) {
-      y.row<double>(r)[i] = reference_silu(gate.row<double>(r)[i]) * up.row<double>(r)[i];
+      y.row<double>(r)[i] = reference_swiglu(gate.row<double>(r)[i], up.row<double>(r)[i], params);
     }
   }
 }

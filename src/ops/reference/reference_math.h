@@ -1,7 +1,10 @@
 // Scalar functions of the reference ops.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
+
+#include "ops/swiglu.h"
 
 namespace motley {
 
@@ -10,6 +13,10 @@ inline double reference_sigmoid(double x) {
 }
 inline double reference_silu(double x) {
   return x * reference_sigmoid(x);
+}
+inline double reference_swiglu(double gate, double up, SwigluParams params) {
+  const double limit = params.limit;
+  return reference_silu(std::min(gate, limit)) * std::clamp(up, -limit, limit);
 }
 // log(1 + e^x); linear for large x, where e^x would overflow.
 inline double reference_softplus(double x) {
