@@ -9,15 +9,15 @@
 namespace motley {
 namespace {
 
-std::string mixer_name(const MixerSpec& mixer) {
-  return std::holds_alternative<GatedDeltaSpec>(mixer) ? "gated delta" : "gated attention";
-}
-
 std::string mixer_heads(const MixerSpec& mixer) {
   if (const auto* delta = std::get_if<GatedDeltaSpec>(&mixer)) {
     return fmt::format("{} key heads of {}, {} value heads of {}, convolution {}", delta->key_heads,
                        delta->key_head_dim, delta->value_heads, delta->value_head_dim,
                        delta->conv_kernel);
+  }
+  if (const auto* channel = std::get_if<ChannelDeltaSpec>(&mixer)) {
+    return fmt::format("{} heads, keys of {}, values of {}, convolution {}", channel->heads,
+                       channel->key_head_dim, channel->value_head_dim, channel->conv_kernel);
   }
   const auto& attention = std::get<GatedAttentionSpec>(mixer);
   return fmt::format("{} query heads, {} key-value heads of {}, rotary {}", attention.heads,
@@ -39,7 +39,7 @@ std::vector<LayerGroup> group_layers(const ModelSpec& spec) {
   std::vector<LayerGroup> groups;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
-    LayerGroup group{mixer_name(layer.mixer),
+    LayerGroup group{std::string(mixer_name(layer.mixer)),
                      feed_forward_name(layer.feed_forward),
                      mixer_heads(layer.mixer),
                      {}};

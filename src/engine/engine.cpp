@@ -9,6 +9,7 @@
 #include "engine/engine_plan.h"
 #include "engine/expert_heat.h"
 #include "experts/resident_store.h"
+#include "model/op_needs.h"
 #include "ops/cpu/cpu_backend.h"
 
 namespace motley {
@@ -138,7 +139,7 @@ Result<std::unique_ptr<Engine>> Engine::with_numerics(EngineOptions options) con
 Result<std::unique_ptr<Engine>> Engine::build(Context& context, EngineOptions options,
                                               Shared shared) {
   MOTLEY_ASSIGN_OR_RETURN(OpTable ops, choose_ops(options));
-  MOTLEY_RETURN_IF_ERROR(check_complete(ops));
+  MOTLEY_RETURN_IF_ERROR(check_complete(ops, op_needs(shared.model->spec)));
   MOTLEY_RETURN_IF_ERROR(check_draft_support(options, shared.model->spec));
   std::unique_ptr<Engine> engine(
       new Engine(context, std::move(options), std::move(shared), std::move(ops)));

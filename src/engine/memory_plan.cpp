@@ -24,7 +24,8 @@ double gigabytes(int64_t bytes) {
 int64_t activation_bytes(const ModelSpec& spec, int experts_per_token, int64_t rows) {
   // Outputs of every chosen expert twice (values and their packed form), and at most 32 hidden
   // rows' worth of projections and packed copies alive at once in a mixer.
-  const int64_t per_row = (2 * experts_per_token + 32) * int64_t{spec.hidden_size};
+  const int64_t per_row =
+      (2 * experts_per_token + 32 + spec.residual.streams) * int64_t{spec.hidden_size};
   return 4 * (rows * per_row + 4 * spec.vocab_size);
 }
 
@@ -79,7 +80,8 @@ MemoryNeeds memory_needs(const ModelSpec& spec, const Placement& placement,
   }
   needs.state_bytes = layout.bytes_for(use.tokens);
   needs.activation_bytes = activation_bytes(spec, needs.experts_per_token, use.rows) +
-                           4 * spec.hidden_size * std::min(use.tokens, MemoryNeeds::kSweepTokens);
+                           4 * spec.residual.streams * spec.hidden_size *
+                               std::min(use.tokens, MemoryNeeds::kSweepTokens);
   needs.process_bytes = kProcessBytes + kBytesPerToken * spec.vocab_size;
   return needs;
 }

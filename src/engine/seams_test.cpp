@@ -148,7 +148,7 @@ TEST(Seams, ASequenceHoldsWhatTheLayoutSays) {
 TEST(Seams, AMissingOpIsAStartUpError) {
   OpTable table = reference_op_table();
   table.attention.attend = nullptr;
-  EXPECT_EQ(check_complete(table).message(), "backend reference lacks the ops attend");
+  EXPECT_EQ(check_complete(table, {}).message(), "backend reference lacks the ops attend");
 }
 
 }  // namespace

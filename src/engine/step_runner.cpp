@@ -16,19 +16,20 @@ Status StepRunner::run(Batch& batch, std::span<const int32_t> logit_rows, StepOb
   const Decoder& decoder = engine_.decoder();
   const Arena::Scope scope(stream_.scratch());
   const int64_t hidden_size = decoder.hidden_size();
-  const TensorView hidden = step_.scratch({batch.rows(), hidden_size});
+  const TensorView hidden = step_.scratch(decoder.residual_shape(batch.rows()));
   decoder.embed(step_, batch.tokens, hidden);
   MOTLEY_RETURN_IF_ERROR(decoder.run_layers(step_, batch, hidden, observer));
 
-  const int64_t row_bytes = hidden_size * dtype_bytes(hidden.dtype);
   if (keep_hidden_) {
     hidden_rows_ = batch.rows();
-    hidden_.resize(static_cast<size_t>(hidden_rows_ * row_bytes));
-    const TensorView kept = make_view(hidden_.data(), hidden.dtype, hidden.shape);
+    const Shape shape = {hidden_rows_, hidden_size};
+    hidden_.resize(static_cast<size_t>(shape.elements() * dtype_bytes(hidden.dtype)));
+    const TensorView kept = make_view(hidden_.data(), hidden.dtype, shape);
     (void)decoder.final_norm(step_, PreNormHidden{hidden}, kept);
   }
   const auto wanted = static_cast<int64_t>(logit_rows.size());
-  const TensorView rows = step_.scratch({wanted, hidden_size});
+  const int64_t row_bytes = hidden.cols() * dtype_bytes(hidden.dtype);
+  const TensorView rows = step_.scratch(decoder.residual_shape(wanted));
   RowCounts counts;
   for (int64_t i = 0; i < wanted; ++i) {
     const int64_t row = logit_rows[static_cast<size_t>(i)];
@@ -36,8 +37,9 @@ Status StepRunner::run(Batch& batch, std::span<const int32_t> logit_rows, StepOb
                 static_cast<size_t>(row_bytes));
     ++(row < batch.counts.decode ? counts.decode : counts.prefill);
   }
-  (void)decoder.final_norm(step_, PreNormHidden{rows}, rows);
-  copy_logits(rows, counts, logits);
+  const TensorView normed = step_.scratch({wanted, hidden_size});
+  (void)decoder.final_norm(step_, PreNormHidden{rows}, normed);
+  copy_logits(normed, counts, logits);
   return Status::ok();
 }
 
@@ -52,15 +54,15 @@ Status StepRunner::run_sweep(const Sweep& sweep, StepObserver& observer,
   const Decoder& decoder = engine_.decoder();
   const Arena::Scope scope(stream_.scratch());
   const auto rows = std::ssize(sweep.tokens);
-  const TensorView hidden = step_.scratch({rows, decoder.hidden_size()});
+  const TensorView hidden = step_.scratch(decoder.residual_shape(rows));
   decoder.embed(step_, sweep.tokens, hidden);
   const Status swept = sweep_layers(sweep, hidden, observer);
   engine_.experts().end_sweep();
   MOTLEY_RETURN_IF_ERROR(swept);
   sweep.state.set_length(sweep.first + rows);
   if (!sweep.wants_logits) return Status::ok();
-  const TensorView last = hidden.slice_rows(rows - 1, 1);
-  (void)decoder.final_norm(step_, PreNormHidden{last}, last);
+  const TensorView last = step_.scratch({1, decoder.hidden_size()});
+  (void)decoder.final_norm(step_, PreNormHidden{hidden.slice_rows(rows - 1, 1)}, last);
   copy_logits(last, {.decode = 0, .prefill = 1}, logits);
   return Status::ok();
 }

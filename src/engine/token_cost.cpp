@@ -16,6 +16,16 @@ void visit_mixer(const MixerSpec& mixer, const Visitor& visit) {
     }
     return;
   }
+  if (const auto* channel = std::get_if<ChannelDeltaSpec>(&mixer)) {
+    for (const TensorHandle tensor :
+         {channel->q_proj, channel->k_proj, channel->v_proj, channel->convolution,
+          channel->decay_in_proj, channel->decay_proj, channel->a_log, channel->dt_bias,
+          channel->beta_proj, channel->gate_in_proj, channel->gate_proj, channel->norm.weight,
+          channel->out_proj}) {
+      visit(tensor, 1);
+    }
+    return;
+  }
   const auto& attention = std::get<GatedAttentionSpec>(mixer);
   for (const TensorHandle tensor :
        {attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj,
@@ -57,6 +67,7 @@ int64_t bytes_read(const TensorSpec& tensor, TensorHandle handle, const LoadedWe
     case TensorRole::kExperts:
       return weights.expert(handle, 0).bytes() * matrices;
     case TensorRole::kVector:
+    case TensorRole::kTable:
     case TensorRole::kConvolution:
       return tensor.shape.elements() * static_cast<int64_t>(sizeof(float));
   }
@@ -73,6 +84,9 @@ void visit_layer_tensors(const LayerSpec& layer, const Visitor& visit) {
   visit_mixer(layer.mixer, visit_set);
   visit_set(layer.feed_forward_norm.weight, 1);
   visit_feed_forward(layer.feed_forward, visit_set);
+  for (const HyperConnectionSpec* hyper : {&layer.mixer_hyper, &layer.feed_forward_hyper}) {
+    for (const TensorHandle tensor : {hyper->fn, hyper->base, hyper->scale}) visit_set(tensor, 1);
+  }
 }
 
 ParameterCounts count_parameters(const ModelSpec& spec) {

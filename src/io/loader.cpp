@@ -77,6 +77,10 @@ ConstTensorView LoadedWeights::vector(TensorHandle handle) const {
   return slot(handle, TensorRole::kVector).values;
 }
 
+ConstTensorView LoadedWeights::table(TensorHandle handle) const {
+  return slot(handle, TensorRole::kTable).values;
+}
+
 ConstTensorView LoadedWeights::convolution(TensorHandle handle) const {
   return slot(handle, TensorRole::kConvolution).values;
 }

@@ -36,6 +36,7 @@ class LoadedWeights {
   // their places in the files are what they stand for (experts/expert_layout.h).
   const WeightMatrix& matrix(TensorHandle handle) const;              // kMatrix
   ConstTensorView vector(TensorHandle handle) const;                  // [n], float32
+  ConstTensorView table(TensorHandle handle) const;                   // [rows, cols], float32
   ConstTensorView convolution(TensorHandle handle) const;             // [channels, kernel], float32
   const WeightMatrix& expert(TensorHandle handle, int expert) const;  // one of kExperts
   const Checkpoint& checkpoint() const { return checkpoint_; }
@@ -50,7 +51,7 @@ class LoadedWeights {
   struct Slot {
     TensorRole role = TensorRole::kMatrix;
     std::vector<WeightMatrix> matrices;  // one, or one per expert
-    ConstTensorView values;              // vectors and convolutions
+    ConstTensorView values;              // vectors, tables and convolutions
   };
 
   explicit LoadedWeights(Checkpoint checkpoint) : checkpoint_(std::move(checkpoint)) {}

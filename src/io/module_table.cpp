@@ -45,9 +45,16 @@ std::vector<int64_t> with_experts(const Module& module, std::vector<int64_t> sha
   return shape;
 }
 
+// [n] with any number of dimensions of 1 around it: per-head values come as [1, 1, n, 1] too.
+bool holds_one_line(const std::vector<int64_t>& shape, int64_t count) {
+  return std::count_if(shape.begin(), shape.end(), [](int64_t dim) { return dim != 1; }) <= 1 &&
+         std::any_of(shape.begin(), shape.end(), [count](int64_t dim) { return dim == count; });
+}
+
 std::vector<int64_t> plain_shape(const Module& module, const CheckpointTensor& tensor) {
   switch (module.role) {
     case TensorRole::kVector:
+      if (holds_one_line(tensor.entry.shape, module.rows)) return tensor.entry.shape;
       return {module.rows};
     case TensorRole::kConvolution:
       // The family has told [C, 1, k] from [C, k, 1]; the bytes are the same.

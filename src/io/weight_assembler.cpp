@@ -66,15 +66,22 @@ int64_t copied_bytes(const std::vector<WeightMatrix>& sources) {
          aligned(rows * first.biases.row_bytes);
 }
 
-// Decodes to float32 and says whether all values are finite.
-bool convert_values(const WeightMatrix& source, float* out) {
-  for (int64_t row = 0; row < source.rows; ++row) decode_row(source, row, out + row * source.cols);
-  return std::all_of(out, out + source.rows * source.cols,
-                     [](float value) { return std::isfinite(value); });
+// Decodes to float32, one source after the other, and says whether all values are finite.
+bool convert_values(const std::vector<WeightMatrix>& sources, float* out) {
+  bool finite = true;
+  for (const WeightMatrix& source : sources) {
+    for (int64_t row = 0; row < source.rows; ++row, out += source.cols) {
+      decode_row(source, row, out);
+      finite &=
+          std::all_of(out, out + source.cols, [](float value) { return std::isfinite(value); });
+    }
+  }
+  return finite;
 }
 
 bool is_values(TensorRole role) {
-  return role == TensorRole::kVector || role == TensorRole::kConvolution;
+  return role == TensorRole::kVector || role == TensorRole::kTable ||
+         role == TensorRole::kConvolution;
 }
 
 }  // namespace
@@ -173,15 +180,21 @@ void WeightAssembler::plan_experts(size_t index, PlacementRow* row) {
 
 void WeightAssembler::plan_values(size_t index, PlacementRow* row) {
   const TensorSpec& tensor = spec_.tensors[index];
-  MOTLEY_CHECK(tensor.pieces.size() == 1, "vectors and convolutions come in one piece");
-  const WeightMatrix& source = table_.module_of(tensor.pieces.front(), 0).matrix;
+  std::vector<WeightMatrix> sources;
+  for (const TensorPiece& piece : tensor.pieces) {
+    sources.push_back(
+        table_.module_of(piece, 0).matrix.slice_rows(piece.row_begin, piece.row_count));
+    row->file_bytes += sources.back().bytes();
+  }
+  const bool uniform = std::all_of(sources.begin(), sources.end(), [&](const WeightMatrix& other) {
+    return same_format(sources.front(), other);
+  });
+  row->format = uniform ? format_name(sources.front()) : "mixed";
   const int64_t bytes = tensor.shape.elements() * int64_t{sizeof(float)};
-  row->format = format_name(source);
-  row->file_bytes = source.bytes();
   row->memory_bytes = bytes;
   row->where = PlacementKind::kCopied;
   copies_.push_back(
-      {.tensor = index, .sources = {source}, .offset = reserve(bytes), .bytes = bytes});
+      {.tensor = index, .sources = std::move(sources), .offset = reserve(bytes), .bytes = bytes});
 }
 
 int64_t WeightAssembler::reserve(int64_t bytes) {
@@ -220,7 +233,7 @@ Result<LoadedWeights> WeightAssembler::assemble(Context& context, Checkpoint che
     }
     auto* values = reinterpret_cast<float*>(out);
     slot.values = view_of(static_cast<const float*>(values), tensor.shape);
-    if (convert_values(copy.sources.front(), values)) return;
+    if (convert_values(copy.sources, values)) return;
     // The first in order of the spec, so that the message does not depend on timing.
     auto bad = static_cast<int64_t>(copy.tensor);
     int64_t seen = first_bad.load();

@@ -5,20 +5,28 @@ namespace motley {
 Decoder::Decoder(const ModelSpec& spec, const LoadedWeights& weights, ExpertStore& store,
                  DeltaForm prefill_form)
     : hidden_size_(spec.hidden_size),
+      residual_(spec.residual),
       embedding_(weights.matrix(spec.embedding)),
       final_norm_(spec.final_norm, weights),
       head_(weights.matrix(spec.head)) {
   int index = 0;
   layers_.reserve(spec.layers.size());
   for (const LayerSpec& layer : spec.layers) {
-    layers_.emplace_back(layer, weights, store, index++, StateKind::kPagedKv, prefill_form);
+    layers_.emplace_back(layer, spec.residual, weights, store, index++, StateKind::kPagedKv,
+                         prefill_form);
   }
   for (const DraftSpec& draft : spec.drafts) drafts_.emplace_back(draft, weights, store, index++);
 }
 
 void Decoder::embed(StepContext& context, std::span<const int32_t> tokens,
                     const TensorView& hidden) const {
-  context.ops.linear.embed(context.stream, embedding_, tokens, hidden);
+  if (residual_.streams == 1) {
+    return context.ops.linear.embed(context.stream, embedding_, tokens, hidden);
+  }
+  const Arena::Scope scope(context.stream.scratch());
+  const TensorView embedded = context.scratch({hidden.rows(), hidden_size_});
+  context.ops.linear.embed(context.stream, embedding_, tokens, embedded);
+  context.ops.hyper.spread(context.stream, embedded, hidden);
 }
 
 Status Decoder::run_layer(int layer, StepContext& context, const Batch& batch,
@@ -41,7 +49,12 @@ Status Decoder::run_layers(StepContext& context, const Batch& batch, const Tenso
 
 PostNormHidden Decoder::final_norm(StepContext& context, PreNormHidden hidden,
                                    const TensorView& y) const {
-  final_norm_.apply(context, hidden.values, y);
+  if (residual_.streams == 1) {
+    final_norm_.apply(context, hidden.values, y);
+  } else {
+    context.ops.hyper.mean(context.stream, hidden.values, y);
+    final_norm_.apply(context, y, y);
+  }
   return {y};
 }
 
@@ -55,7 +68,7 @@ Status Decoder::run_draft(int index, StepContext& context, const Batch& next_tok
                           PostNormHidden hidden, PostNormHidden out, StepObserver& observer) const {
   const Arena::Scope scope(context.stream.scratch());
   const TensorView embedding = context.scratch({next_tokens.rows(), hidden_size_});
-  embed(context, next_tokens.tokens, embedding);
+  context.ops.linear.embed(context.stream, embedding_, next_tokens.tokens, embedding);
   return drafts_[static_cast<size_t>(index)].run(context, next_tokens, embedding, hidden, out,
                                                  observer);
 }

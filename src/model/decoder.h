@@ -24,15 +24,20 @@ class Decoder {
   int drafts() const { return static_cast<int>(drafts_.size()); }
   int64_t hidden_size() const { return hidden_size_; }
   int64_t vocab_size() const { return head_.rows; }
+  // Of `hidden` below: [rows, hidden_size], or [rows, streams, hidden_size].
+  Shape residual_shape(int64_t rows) const {
+    return motley::residual_shape(residual_, rows, hidden_size_);
+  }
 
-  // hidden [rows, hidden_size] = embeddings of the batch's tokens.
+  // hidden = embeddings of the batch's tokens, in every stream.
   void embed(StepContext& context, std::span<const int32_t> tokens, const TensorView& hidden) const;
   Status run_layer(int layer, StepContext& context, const Batch& batch, const TensorView& hidden,
                    StepObserver& observer) const;
   // Chunk-major: every layer over this batch. Sequence lengths advance on success.
   Status run_layers(StepContext& context, const Batch& batch, const TensorView& hidden,
                     StepObserver& observer) const;
-  // y may be the input's view.
+  // y [rows, hidden_size]: the norm of the streams' mean. It may be the input's view when there is
+  // one stream.
   PostNormHidden final_norm(StepContext& context, PreNormHidden hidden, const TensorView& y) const;
   // logits [rows, vocab]; `counts` are the roles of these rows, decode first.
   void logits(StepContext& context, PostNormHidden hidden, RowCounts counts,
@@ -45,6 +50,7 @@ class Decoder {
 
  private:
   int64_t hidden_size_;
+  ResidualSpec residual_;
   WeightMatrix embedding_;
   std::vector<Layer> layers_;
   BoundNorm final_norm_;

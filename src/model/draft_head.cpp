@@ -7,7 +7,8 @@ DraftHead::DraftHead(const DraftSpec& spec, const LoadedWeights& weights, Expert
     : projection_(weights.matrix(spec.projection)),
       embedding_norm_(spec.embedding_norm, weights),
       hidden_norm_(spec.hidden_norm, weights),
-      layer_(spec.layer, weights, store, index, StateKind::kDraftKv, DeltaForm::kRecurrent),
+      layer_(spec.layer, ResidualSpec{}, weights, store, index, StateKind::kDraftKv,
+             DeltaForm::kRecurrent),
       final_norm_(spec.final_norm, weights) {}
 
 Status DraftHead::run(StepContext& context, const Batch& batch,

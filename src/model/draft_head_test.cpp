@@ -54,8 +54,8 @@ TEST(DraftHead, IsTheFormula) {
 
   Rows x = times_transposed(model.weights().matrix(spec.projection), joined(model, next, hidden));
   const int index = TestModel::kLayers;
-  const Layer layer(spec.layer, model.weights(), model.store(), index, StateKind::kDraftKv,
-                    DeltaForm::kRecurrent);
+  const Layer layer(spec.layer, ResidualSpec{}, model.weights(), model.store(), index,
+                    StateKind::kDraftKv, DeltaForm::kRecurrent);
   SequenceState other = model.new_state();
   const Batch batch = rows_of(other, 3, 0);
   ASSERT_TRUE(layer.run(model.step(), batch, x.view(), nobody, nullptr).is_ok());

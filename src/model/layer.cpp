@@ -16,18 +16,25 @@ void BoundNorm::apply(StepContext& context, const ConstTensorView& x, const Tens
   context.ops.norm.rms_norm(context.stream, x, weight, params, y);
 }
 
-Layer::Layer(const LayerSpec& spec, const LoadedWeights& weights, ExpertStore& store, int index,
-             StateKind kv_kind, DeltaForm prefill_form)
+Layer::Mixer Layer::make_mixer(const LayerSpec& spec, const LoadedWeights& weights, int index,
+                               StateKind kv_kind, DeltaForm prefill_form) {
+  if (const auto* delta = std::get_if<GatedDeltaSpec>(&spec.mixer)) {
+    return GatedDeltaBlock(*delta, weights, index, prefill_form);
+  }
+  if (const auto* channel = std::get_if<ChannelDeltaSpec>(&spec.mixer)) {
+    return ChannelDeltaBlock(*channel, weights, index, prefill_form);
+  }
+  return GatedAttentionBlock(std::get<GatedAttentionSpec>(spec.mixer), weights, index, kv_kind);
+}
+
+Layer::Layer(const LayerSpec& spec, const ResidualSpec& residual, const LoadedWeights& weights,
+             ExpertStore& store, int index, StateKind kv_kind, DeltaForm prefill_form)
     : index_(index),
       kv_kind_(kv_kind),
+      mixer_site_(spec.residual, spec.mixer_hyper, residual, weights),
       mixer_norm_(spec.mixer_norm, weights),
-      mixer_([&]() -> Mixer {
-        if (const auto* delta = std::get_if<GatedDeltaSpec>(&spec.mixer)) {
-          return GatedDeltaBlock(*delta, weights, index, prefill_form);
-        }
-        return GatedAttentionBlock(std::get<GatedAttentionSpec>(spec.mixer), weights, index,
-                                   kv_kind);
-      }()),
+      mixer_(make_mixer(spec, weights, index, kv_kind, prefill_form)),
+      feed_forward_site_(spec.residual, spec.feed_forward_hyper, residual, weights),
       feed_forward_norm_(spec.feed_forward_norm, weights),
       feed_forward_([&]() -> FeedForward {
         if (const auto* moe = std::get_if<MoeSpec>(&spec.feed_forward)) {
@@ -39,20 +46,18 @@ Layer::Layer(const LayerSpec& spec, const LoadedWeights& weights, ExpertStore& s
 Status Layer::run(StepContext& context, const Batch& batch, const TensorView& hidden,
                   StepObserver& observer, const Layer* next) const {
   const Arena::Scope scope(context.stream.scratch());
-  const TensorView normed = context.scratch(hidden.shape);
-  const TensorView out = context.scratch(hidden.shape);
+  const ResidualSite::Input mixed = mixer_site_.read(context, hidden);
+  const TensorView normed = context.scratch(mixed.x.shape);
+  const TensorView out = context.scratch(mixed.x.shape);
 
-  mixer_norm_.apply(context, hidden, normed);
-  if (const auto* delta = std::get_if<GatedDeltaBlock>(&mixer_)) {
-    MOTLEY_RETURN_IF_ERROR(delta->run(context, batch, normed, out));
-  } else {
-    const auto& attention = std::get<GatedAttentionBlock>(mixer_);
-    MOTLEY_RETURN_IF_ERROR(attention.run(context, batch, normed, out));
-  }
-  context.ops.norm.add(context.stream, out, hidden);
+  mixer_norm_.apply(context, mixed.x, normed);
+  const auto run_mixer = [&](const auto& block) { return block.run(context, batch, normed, out); };
+  MOTLEY_RETURN_IF_ERROR(std::visit(run_mixer, mixer_));
+  mixer_site_.write(context, mixed, out, hidden);
   report_state(batch, observer);
 
-  feed_forward_norm_.apply(context, hidden, normed);
+  const ResidualSite::Input input = feed_forward_site_.read(context, hidden);
+  feed_forward_norm_.apply(context, input.x, normed);
   if (const auto* moe = std::get_if<MoeBlock>(&feed_forward_)) {
     const auto guess_next = [&] {
       if (next != nullptr) next->guess_experts(context, batch, hidden);
@@ -61,7 +66,7 @@ Status Layer::run(StepContext& context, const Batch& batch, const TensorView& hi
   } else {
     MOTLEY_RETURN_IF_ERROR(std::get<DenseMlpBlock>(feed_forward_).run(context, batch, normed, out));
   }
-  context.ops.norm.add(context.stream, out, hidden);
+  feed_forward_site_.write(context, input, out, hidden);
 
   if (observer.wants_activations()) {
     context.stream.synchronize();
@@ -75,13 +80,14 @@ void Layer::guess_experts(StepContext& context, const Batch& batch,
   const auto* moe = std::get_if<MoeBlock>(&feed_forward_);
   if (moe == nullptr || batch.counts.prefill > 0 || batch.rows() > kMostGuessedRows) return;
   const Arena::Scope scope(context.stream.scratch());
-  const TensorView normed = context.scratch(hidden.shape);
-  feed_forward_norm_.apply(context, hidden, normed);
+  const ResidualSite::Input input = feed_forward_site_.read(context, hidden);
+  const TensorView normed = context.scratch(input.x.shape);
+  feed_forward_norm_.apply(context, input.x, normed);
   moe->guess(context, batch, normed);
 }
 
 void Layer::report_state(const Batch& batch, StepObserver& observer) const {
-  const bool is_delta = std::holds_alternative<GatedDeltaBlock>(mixer_);
+  const bool is_delta = !std::holds_alternative<GatedAttentionBlock>(mixer_);
   for (const BatchSegment& segment : batch.segments) {
     const int64_t first = segment.rows.first_position.value;
     const TokenRange tokens{{first}, {first + segment.rows.rows}};

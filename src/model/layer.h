@@ -3,10 +3,12 @@
 
 #include <variant>
 
+#include "model/blocks/channel_delta.h"
 #include "model/blocks/dense_mlp.h"
 #include "model/blocks/gated_attention.h"
 #include "model/blocks/gated_delta.h"
 #include "model/blocks/moe.h"
+#include "model/residual.h"
 
 namespace motley {
 
@@ -22,16 +24,20 @@ struct BoundNorm {
 class Layer {
  public:
   // `index` is the layer's number in the state layout and the expert store.
-  Layer(const LayerSpec& spec, const LoadedWeights& weights, ExpertStore& store, int index,
-        StateKind kv_kind, DeltaForm prefill_form);
+  // `residual`: of all layers of a trunk; a plain layer uses one stream whatever it says.
+  Layer(const LayerSpec& spec, const ResidualSpec& residual, const LoadedWeights& weights,
+        ExpertStore& store, int index, StateKind kv_kind, DeltaForm prefill_form);
 
-  // hidden [rows, hidden_size] is updated in place; state advances by the batch's rows. `next` is
-  // the layer that runs after this one, null after the last: its experts can be guessed here.
+  // hidden, the residual of the rows (residual_shape), is updated in place; state advances by the
+  // batch's rows. `next` is the layer that runs after this one, null after the last: its experts
+  // can be guessed here.
   Status run(StepContext& context, const Batch& batch, const TensorView& hidden,
              StepObserver& observer, const Layer* next) const;
 
  private:
-  using Mixer = std::variant<GatedDeltaBlock, GatedAttentionBlock>;
+  using Mixer = std::variant<GatedDeltaBlock, GatedAttentionBlock, ChannelDeltaBlock>;
+  static Mixer make_mixer(const LayerSpec& spec, const LoadedWeights& weights, int index,
+                          StateKind kv_kind, DeltaForm prefill_form);
   using FeedForward = std::variant<MoeBlock, DenseMlpBlock>;
 
   // Guesses this layer's experts by the hidden state one feed-forward earlier, for a few decode
@@ -41,8 +47,10 @@ class Layer {
 
   int index_;
   StateKind kv_kind_;
+  ResidualSite mixer_site_;
   BoundNorm mixer_norm_;
   Mixer mixer_;
+  ResidualSite feed_forward_site_;
   BoundNorm feed_forward_norm_;
   FeedForward feed_forward_;
 };

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -147,13 +148,15 @@ inline TestModel mild_model(TestModelOptions options = {}) {
   return model;
 }
 
-// A checkpoint on disk, loaded, with one rank and one pool of state.
+// A checkpoint on disk, loaded (after `change` to its spec, for layers that its family has not),
+// with one rank and one pool of state.
 class ModelUnderTest {
  public:
   explicit ModelUnderTest(const TestModel& model, const std::string& config = "",
                           StateFormat format = {.kv = DType::kF64, .recurrent = DType::kF64},
-                          OpTable table = reference_op_table())
-      : loaded_(load(context_.get(), directory_, model, config)),
+                          OpTable table = reference_op_table(),
+                          const std::function<void(ModelSpec*)>& change = {})
+      : loaded_(load(context_.get(), directory_, model, config, change)),
         table_(std::move(table)),
         store_(model_experts(loaded_.spec, loaded_.weights)),
         stream_(context_.get()),
@@ -178,10 +181,14 @@ class ModelUnderTest {
 
  private:
   static LoadedModel load(Context& context, const TemporaryDirectory& directory,
-                          const TestModel& model, const std::string& config) {
+                          const TestModel& model, const std::string& config,
+                          const std::function<void(ModelSpec*)>& change) {
     write_model(model, directory);
     if (!config.empty()) directory.write("config.json", config);
-    Result<LoadedModel> loaded = load_model(context, directory.path());
+    Result<OpenedModel> opened = open_model(context, directory.path());
+    MOTLEY_CHECK(opened.is_ok(), opened.status().message());
+    if (change) change(&opened->spec);
+    Result<LoadedModel> loaded = load_model(context, std::move(opened).value());
     MOTLEY_CHECK(loaded.is_ok(), loaded.status().message());
     return std::move(loaded).value();
   }

@@ -15,7 +15,7 @@ std::string_view numeric_profile_name(NumericProfile profile) {
   return profile == NumericProfile::kExact ? "exact" : "fast";
 }
 
-Status check_complete(const OpTable& table) {
+Status check_complete(const OpTable& table, const OpNeeds& needs) {
   std::string missing;
   note_missing(table.linear.linear, "linear", &missing);
   note_missing(table.linear.embed, "embed", &missing);
@@ -28,6 +28,18 @@ Status check_complete(const OpTable& table) {
   note_missing(table.gated_delta.recurrent, "gated_delta.recurrent", &missing);
   note_missing(table.gated_delta.chunked, "gated_delta.chunked", &missing);
   note_missing(table.gated_delta.flush_carry, "gated_delta.flush_carry", &missing);
+  if (needs.channel_delta) {
+    note_missing(table.channel_delta.recurrent, "channel_delta.recurrent", &missing);
+    note_missing(table.channel_delta.chunked, "channel_delta.chunked", &missing);
+    note_missing(table.channel_delta.flush_carry, "channel_delta.flush_carry", &missing);
+  }
+  if (needs.hyper) {
+    note_missing(table.hyper.mix, "hyper.mix", &missing);
+    note_missing(table.hyper.merge, "hyper.merge", &missing);
+    note_missing(table.hyper.spread, "hyper.spread", &missing);
+    note_missing(table.hyper.mean, "hyper.mean", &missing);
+  }
+  if (needs.swiglu_limit) note_missing(table.swiglu_limit, "swiglu_limit", &missing);
   note_missing(table.attention.head_norm_rotary, "head_norm_rotary", &missing);
   note_missing(table.attention.cache_write, "cache_write", &missing);
   note_missing(table.attention.attend, "attend", &missing);

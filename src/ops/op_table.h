@@ -10,8 +10,10 @@
 #include "base/status.h"
 #include "numeric/dtype.h"
 #include "ops/attention.h"
+#include "ops/channel_delta.h"
 #include "ops/convolution.h"
 #include "ops/gated_delta.h"
+#include "ops/hyper_connection.h"
 #include "ops/linear.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
@@ -30,12 +32,24 @@ struct OpTable {
   NormOps norm;
   ConvolutionOps convolution;
   GatedDeltaOps gated_delta;
+  ChannelDeltaOps channel_delta;
+  HyperOps hyper;
   AttentionOps attention;
   MoeOps moe;
+  bool swiglu_limit = false;  // silu_multiply and experts take a limit
 };
 
-// kUnsupported with the names of all missing ops.
-Status check_complete(const OpTable& table);
+// Groups that only some models call; a backend may leave them out.
+struct OpNeeds {
+  bool channel_delta = false;
+  bool hyper = false;
+  bool swiglu_limit = false;
+
+  static OpNeeds all() { return {true, true, true}; }
+};
+
+// kUnsupported with the names of all missing ops: those that every model calls, and `needs`.
+Status check_complete(const OpTable& table, const OpNeeds& needs);
 
 // The float64 reference backend (ops/reference).
 OpTable reference_op_table();

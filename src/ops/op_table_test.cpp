@@ -8,10 +8,21 @@ namespace {
 TEST(OpTable, MissingOpsAreNamed) {
   OpTable table;
   table.name = "empty";
-  const Status status = check_complete(table);
+  const Status status = check_complete(table, OpNeeds::all());
   EXPECT_EQ(status.code(), StatusCode::kUnsupported);
   EXPECT_NE(status.message().find("backend empty lacks the ops linear, embed"), std::string::npos);
   EXPECT_NE(status.message().find("combine"), std::string::npos);
+  EXPECT_NE(status.message().find("channel_delta.chunked"), std::string::npos);
+  EXPECT_NE(status.message().find("swiglu_limit"), std::string::npos);
+}
+
+// What a model does not call may be missing.
+TEST(OpTable, OnlyNeededGroupsAreAskedFor) {
+  OpTable table = reference_op_table();
+  table.hyper = {};
+  EXPECT_TRUE(check_complete(table, {.channel_delta = true}).is_ok());
+  EXPECT_EQ(check_complete(table, {.hyper = true}).message(),
+            "backend reference lacks the ops hyper.mix, hyper.merge, hyper.spread, hyper.mean");
 }
 
 }  // namespace

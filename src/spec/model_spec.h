@@ -24,7 +24,8 @@ struct TensorHandle {
 
 enum class TensorRole : uint8_t {
   kMatrix,       // [out, in], any weight format
-  kVector,       // [n], used as float32
+  kVector,       // [n], used as float32; on disk other dimensions may be 1
+  kTable,        // [rows, cols], used as float32 and never quantised
   kConvolution,  // [channels, kernel], used as float32; on disk [C, 1, k] or [C, k, 1]
   kExperts,      // [experts, out, in]: a stack of matrices, any weight format
 };
@@ -83,6 +84,33 @@ struct GatedDeltaSpec {
   TensorHandle out_proj;     // [hidden, value_dim]
 };
 
+// Delta rule with a decay per key channel (Kimi delta attention). Key and value heads are one to
+// one. The gates of decay and output have a low-rank projection each.
+struct ChannelDeltaSpec {
+  int heads = 0;
+  int key_head_dim = 0;
+  int value_head_dim = 0;
+  int conv_kernel = 0;
+  bool bounded = true;         // else the decay is a softplus without bound
+  float lower_bound = -5.0f;   // of the logarithm of the decay, when bounded
+  TensorHandle q_proj;         // [heads * key_head_dim, hidden]
+  TensorHandle k_proj;         // [heads * key_head_dim, hidden]
+  TensorHandle v_proj;         // [heads * value_head_dim, hidden]
+  TensorHandle convolution;    // [2 * key_dim + value_dim, conv_kernel]: q | k | v
+  TensorHandle decay_in_proj;  // [rank, hidden]
+  TensorHandle decay_proj;     // [heads * key_head_dim, rank]
+  TensorHandle a_log;          // [heads]
+  TensorHandle dt_bias;        // [heads * key_head_dim]
+  TensorHandle beta_proj;      // [heads, hidden]
+  TensorHandle gate_in_proj;   // [rank, hidden]
+  TensorHandle gate_proj;      // [heads * value_head_dim, rank]: sigmoid gate of the output
+  NormSpec norm;               // [value_head_dim], before the gate
+  TensorHandle out_proj;       // [hidden, heads * value_head_dim]
+
+  int64_t key_dim() const { return int64_t{heads} * key_head_dim; }
+  int64_t value_dim() const { return int64_t{heads} * value_head_dim; }
+};
+
 struct GatedAttentionSpec {
   int heads = 0;
   int kv_heads = 0;
@@ -125,10 +153,37 @@ struct DenseMlpSpec {
   TensorHandle down;
 };
 
-using MixerSpec = std::variant<GatedDeltaSpec, GatedAttentionSpec>;
+using MixerSpec = std::variant<GatedDeltaSpec, GatedAttentionSpec, ChannelDeltaSpec>;
+// "gated delta", "gated attention", ... for reports.
+inline std::string_view mixer_name(const MixerSpec& mixer) {
+  if (std::holds_alternative<GatedDeltaSpec>(mixer)) return "gated delta";
+  if (std::holds_alternative<ChannelDeltaSpec>(mixer)) return "Kimi delta";
+  return "gated attention";
+}
+
 using FeedForwardSpec = std::variant<MoeSpec, DenseMlpSpec>;
 
-enum class ResidualKind : uint8_t { kPlain };  // h <- h + f(norm(h))
+enum class ResidualKind : uint8_t {
+  kPlain,    // h <- h + f(norm(h))
+  kStreams,  // hyper-connection: f reads a mix of the streams and is written to all of them
+};
+
+// The residual streams of the trunk, the same in every layer. One stream is a plain residual.
+struct ResidualSpec {
+  int streams = 1;
+  int sinkhorn_iterations = 20;
+  float norm_epsilon = 1e-6f;
+  float epsilon = 1e-6f;
+  float post_scale = 2.0f;
+};
+
+// Coefficients of one mixer's or feed-forward's hyper-connection, n streams
+// (ops/hyper_connection.h).
+struct HyperConnectionSpec {
+  TensorHandle fn;     // [n (2 + n), n * hidden]
+  TensorHandle base;   // [n (2 + n)]
+  TensorHandle scale;  // [3]
+};
 
 struct LayerSpec {
   ResidualKind residual = ResidualKind::kPlain;
@@ -136,6 +191,8 @@ struct LayerSpec {
   MixerSpec mixer;
   NormSpec feed_forward_norm;
   FeedForwardSpec feed_forward;
+  HyperConnectionSpec mixer_hyper;  // kStreams only
+  HyperConnectionSpec feed_forward_hyper;
 };
 
 // One multi-token-prediction layer: logits of token i + 2 from (hidden_i, token_{i+1}).
@@ -152,6 +209,7 @@ struct ModelSpec {
   int64_t hidden_size = 0;
   int64_t vocab_size = 0;
   int64_t context_length = 0;  // max_position_embeddings
+  ResidualSpec residual;
   std::vector<LayerSpec> layers;
   TensorHandle embedding;  // [vocab, hidden]
   NormSpec final_norm;

@@ -35,10 +35,32 @@ void add_delta(const GatedDeltaSpec& mixer, int layer, const StateFormat& format
   }
 }
 
+void add_channel_delta(const ChannelDeltaSpec& mixer, int layer, const StateFormat& format,
+                       StateLayout* layout) {
+  const auto add = [&](StateKind kind, int64_t elements, ShardRule rule) {
+    layout->entries.push_back({.layer = layer,
+                               .kind = kind,
+                               .dtype = format.recurrent,
+                               .fixed_bytes = elements * dtype_bytes(format.recurrent),
+                               .shard_rule = rule});
+  };
+  add(StateKind::kConvolutionWindow,
+      (mixer.conv_kernel - 1) * (2 * mixer.key_dim() + mixer.value_dim()),
+      ShardRule::kByChannelBlocks);
+  add(StateKind::kRecurrentMatrix, mixer.value_dim() * mixer.key_head_dim, ShardRule::kByValueHead);
+  if (format.chunked_delta) {
+    constexpr int64_t kBlock = 64;  // kDeltaBlock of ops/gated_delta.h
+    add(StateKind::kDeltaCarry, kBlock * (mixer.key_dim() + mixer.value_dim()) + mixer.key_dim(),
+        ShardRule::kByValueHead);
+  }
+}
+
 void add_layer(const LayerSpec& layer, int index, StateKind kv_kind, const StateFormat& format,
                StateLayout* layout) {
   if (const auto* attention = std::get_if<GatedAttentionSpec>(&layer.mixer)) {
     add_kv(*attention, index, kv_kind, format.kv, layout);
+  } else if (const auto* channel = std::get_if<ChannelDeltaSpec>(&layer.mixer)) {
+    add_channel_delta(*channel, index, format, layout);
   } else {
     add_delta(std::get<GatedDeltaSpec>(layer.mixer), index, format, layout);
   }

@@ -33,6 +33,23 @@ TEST(StateLayout, SizesOfTheRealShape) {
   EXPECT_EQ(layout.bytes_for(65), layout.fixed_bytes() + 128 * layout.bytes_per_token());
 }
 
+// 34 Kimi delta layers of 64 heads of 128: 4 MiB of matrix and 3 x 3 x 8192 floats of window each.
+TEST(StateLayout, SizesOfKimiDeltaLayers) {
+  ModelSpec spec;
+  LayerSpec layer;
+  layer.mixer =
+      ChannelDeltaSpec{.heads = 64, .key_head_dim = 128, .value_head_dim = 128, .conv_kernel = 4};
+  spec.layers.assign(34, layer);
+  StateFormat format;
+  EXPECT_EQ(make_state_layout(spec, format).fixed_bytes(), 34 * (4194304 + 3 * 24576 * 4));
+  EXPECT_EQ(make_state_layout(spec, format).bytes_per_token(), 0);
+  format.chunked_delta = true;
+  const StateLayout chunked = make_state_layout(spec, format);
+  // 64 tokens of faded keys and updates, and one factor per key channel.
+  EXPECT_EQ(chunked.find(33, StateKind::kDeltaCarry)->fixed_bytes, (64 * 16384 + 8192) * 4);
+  EXPECT_EQ(chunked.find(0, StateKind::kRecurrentMatrix)->shard_rule, ShardRule::kByValueHead);
+}
+
 TEST(StateLayout, FindsByLayerAndKind) {
   const StateLayout layout = make_state_layout(shape_35b(), {.chunked_delta = true});
   EXPECT_NE(layout.find(3, StateKind::kPagedKv), nullptr);

@@ -81,6 +81,8 @@ class Bench {
   void element_wise(int64_t rows);
   void convolution(int64_t rows);
   void gated_delta(int64_t rows, bool is_chunked);
+  void channel_delta(int64_t rows, bool is_chunked);
+  void residual_streams(int64_t rows);
   void attention(int64_t rows, DType dtype);
   void routing(int64_t rows);
 
@@ -153,6 +155,47 @@ void Bench::gated_delta(int64_t rows, bool is_chunked) {
          });
 }
 
+// 64 heads of 128: a layer of the size of GLM-5.3-Flash's.
+void Bench::channel_delta(int64_t rows, bool is_chunked) {
+  constexpr ChannelDeltaShape kShape{64, 128, 128};
+  int32_t carried = 0;
+  const ChannelDeltaSegment segment{
+      {RowRole::kPrefill, 0, static_cast<int32_t>(rows), {0}},
+      tensor({kShape.heads, kShape.key_head_dim, kShape.value_head_dim}),
+      {&carried, tensor({kDeltaBlock, kShape.key_dim()}), tensor({kDeltaBlock, kShape.value_dim()}),
+       tensor({1, kShape.key_dim()})}};
+  ChannelDeltaArgs args{.shape = kShape};
+  args.qkv = tensor({rows, kShape.conv_dim()});
+  args.beta = tensor({rows, kShape.heads});
+  args.decay = tensor({rows, kShape.key_dim()});
+  args.a_log = tensor({kShape.heads});
+  args.dt_bias = tensor({kShape.key_dim()});
+  args.segments = {&segment, 1};
+  args.out = tensor({rows, kShape.value_dim()});
+  const auto cells = static_cast<double>(kShape.value_dim() * kShape.key_head_dim);
+  const auto& ops = table_.channel_delta;
+  report(is_chunked ? "channel_delta chunked" : "channel_delta recurrent", rows,
+         static_cast<double>(rows) * cells * 8, cells * 8,
+         [&] { (is_chunked ? ops.chunked : ops.recurrent)(stream_, args); });
+}
+
+// Four streams of 4096: mix and merge of one mixer or feed-forward.
+void Bench::residual_streams(int64_t rows) {
+  constexpr int64_t kWidth = 4096;
+  const HyperParams params{};
+  const TensorView streams = tensor({rows, params.streams, kWidth});
+  const TensorView x = tensor({rows, kWidth});
+  const TensorView coefficients = tensor({rows, params.coefficients()});
+  const HyperWeights weights{tensor({params.coefficients(), params.streams * kWidth}),
+                             tensor({params.coefficients()}), tensor({3})};
+  const auto values = static_cast<double>(rows * params.streams * kWidth);
+  const double weight_bytes = 4.0 * static_cast<double>(weights.fn.shape.elements());
+  report("hyper.mix", rows, values * 50, values * 5 + weight_bytes,
+         [&] { table_.hyper.mix(stream_, streams, weights, params, coefficients, x); });
+  report("hyper.merge", rows, values * 10, values * 9,
+         [&] { table_.hyper.merge(stream_, x, coefficients, streams); });
+}
+
 void Bench::attention(int64_t rows, DType dtype) {
   const PageLayout layout{64, kKvHeads, kHeadDim, dtype};
   const int64_t tokens = kContext + rows;
@@ -208,6 +251,9 @@ int run(int argc, char** argv) {
     bench.convolution(rows);
     bench.gated_delta(rows, false);
     if (rows > 1) bench.gated_delta(rows, true);
+    bench.channel_delta(rows, false);
+    if (rows > 1) bench.channel_delta(rows, true);
+    bench.residual_streams(rows);
     bench.attention(rows, DType::kF32);
     bench.attention(rows, DType::kBf16);
     bench.routing(rows);

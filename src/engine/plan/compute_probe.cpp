@@ -206,7 +206,8 @@ class ComputeProbe {
   // One step of `rows` tokens through the layer of a kind.
   Result<StepTime> step(int kind, RowRole role, int64_t rows, int64_t first, bool one_by_one) {
     const Arena::Scope scope(stream_.scratch());
-    const TensorView hidden = step_.scratch({rows, spec_.hidden_size});
+    const TensorView hidden =
+        step_.scratch(residual_shape(spec_.residual, rows, spec_.hidden_size));
     auto* values = hidden.as<float>();
     for (int64_t i = 0; i < hidden.shape.elements(); ++i) {
       values[i] = static_cast<float>(2 * uniform_at(seed_, static_cast<uint64_t>(i)) - 1);
@@ -287,13 +288,14 @@ class ComputeProbe {
     std::vector<double> seconds;
     for (int i = 0; i <= kLeastRepeats; ++i) {
       const Arena::Scope scope(stream_.scratch());
-      const TensorView hidden = step_.scratch({1, spec_.hidden_size});
+      const TensorView hidden = step_.scratch(residual_shape(spec_.residual, 1, spec_.hidden_size));
       const TensorView logits = step_.scratch({1, rows});
       push_out_of_caches();
       const int64_t start_ns = context_.clock.now_ns();
       const int32_t token = 0;
       decoder_->embed(step_, {&token, 1}, hidden);
-      const PostNormHidden normed = decoder_->final_norm(step_, PreNormHidden{hidden}, hidden);
+      const PostNormHidden normed =
+          decoder_->final_norm(step_, PreNormHidden{hidden}, step_.scratch({1, spec_.hidden_size}));
       decoder_->logits(step_, normed, {.decode = 1, .prefill = 0}, logits);
       stream_.synchronize();
       if (i > 0) seconds.push_back(parts * seconds_since(context_.clock, start_ns));

@@ -10,8 +10,7 @@ namespace motley {
 namespace {
 
 std::string name_of(const LayerSpec& layer) {
-  const std::string mixer =
-      std::holds_alternative<GatedDeltaSpec>(layer.mixer) ? "gated delta" : "gated attention";
+  const std::string mixer(mixer_name(layer.mixer));
   if (const auto* moe = std::get_if<MoeSpec>(&layer.feed_forward)) {
     return fmt::format("{}, {} experts", mixer, moe->experts);
   }

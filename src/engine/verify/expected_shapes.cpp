@@ -88,7 +88,7 @@ class ShapeCheck {
     switch (parts.kind) {
       case ExpectedKind::kLayerOut:
         if (parts.index >= spec_.layers.size()) return refuse(name, "is of no layer of the model");
-        return rows_fit(shape, spec_.hidden_size) ? Status::ok() : wrong_shape(name);
+        return layer_rows_fit(shape) ? Status::ok() : wrong_shape(name);
       case ExpectedKind::kDraftChainLogits:
         return shape.size() == 2 && shape[1] == spec_.vocab_size ? Status::ok() : wrong_shape(name);
       case ExpectedKind::kLosses:
@@ -123,6 +123,15 @@ class ShapeCheck {
   bool rows_fit(const std::vector<int64_t>& shape, int64_t width) const {
     const int64_t rows = shape.size() == 2 ? shape[0] : 1;
     return !shape.empty() && shape.size() <= 2 && shape.back() == width && rows <= prompt_;
+  }
+
+  // [rows, hidden], or [rows, streams, hidden].
+  bool layer_rows_fit(std::vector<int64_t> shape) const {
+    if (spec_.residual.streams > 1) {
+      if (shape.size() != 3 || shape[1] != spec_.residual.streams) return false;
+      shape.erase(shape.begin() + 1);
+    }
+    return rows_fit(shape, spec_.hidden_size);
   }
 
   static Status wrong_shape(const std::string& name) {

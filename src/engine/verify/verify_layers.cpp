@@ -44,9 +44,7 @@ LayerError compare(std::string layer, std::string path, const TensorView& engine
 
 std::string layer_name(const ModelSpec& spec, int layer) {
   const LayerSpec& found = spec.layers[static_cast<size_t>(layer)];
-  const char* mixer =
-      std::holds_alternative<GatedDeltaSpec>(found.mixer) ? "gated delta" : "attention";
-  return fmt::format("{} ({})", layer, mixer);
+  return fmt::format("{} ({})", layer, mixer_name(found.mixer));
 }
 
 // One engine with a sequence of its own.
@@ -76,7 +74,7 @@ class LayerVerifier {
     StepContext& exact = reference_.runner.step_context();
     const Arena::Scope scope(step.stream.scratch());
     const Arena::Scope exact_scope(exact.stream.scratch());
-    const Shape shape = {std::ssize(tokens), engine_.decoder.hidden_size()};
+    const Shape shape = engine_.decoder.residual_shape(std::ssize(tokens));
     const TensorView hidden = step.scratch(shape);
     const TensorView wide = exact.scratch(shape);
     engine_.decoder.embed(step, tokens, hidden);
@@ -106,7 +104,8 @@ class LayerVerifier {
     widen(hidden, wide);
     const auto logits_of = [&](Side& side, const TensorView& rows) {
       StepContext& step = side.runner.step_context();
-      const PostNormHidden normed = side.decoder.final_norm(step, PreNormHidden{rows}, rows);
+      const PostNormHidden normed = side.decoder.final_norm(
+          step, PreNormHidden{rows}, step.scratch({rows.rows(), side.decoder.hidden_size()}));
       const TensorView logits = step.scratch({rows.rows(), side.decoder.vocab_size()});
       side.decoder.logits(step, normed, side.batch.counts, logits);
       step.stream.synchronize();

@@ -8,7 +8,8 @@ namespace {
 
 // Decay parameters lose the model in 16 bits; real files keep them in float32.
 bool needs_float32(const TensorSpec& tensor) {
-  return tensor.role == TensorRole::kVector && tensor.pieces.front().bare;
+  return tensor.role == TensorRole::kTable ||
+         (tensor.role == TensorRole::kVector && tensor.pieces.front().bare);
 }
 
 ModulePlan new_plan(const TensorSpec& tensor, const TensorPiece& piece,

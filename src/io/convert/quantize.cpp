@@ -74,6 +74,10 @@ class LoadedSource final : public ModuleSource {
         return decode_row(weights.matrix(handle), row, out);
       case TensorRole::kExperts:
         return decode_row(weights.expert(handle, static_cast<int>(expert)), row, out);
+      case TensorRole::kTable:
+        std::memcpy(out, weights.table(handle).row<float>(row),
+                    static_cast<size_t>(plan.cols) * sizeof(float));
+        return;
       case TensorRole::kConvolution:
         std::memcpy(out, weights.convolution(handle).row<float>(row),
                     static_cast<size_t>(plan.cols) * sizeof(float));

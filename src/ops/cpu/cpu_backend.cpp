@@ -57,6 +57,12 @@ void fill_ops(OpTable* table) {
   table->gated_delta = {Bound<cpu_delta_recurrent, kernels>::call,
                         Bound<cpu_delta_chunked, kernels>::call,
                         Bound<cpu_delta_flush_carry, kernels>::call};
+  table->channel_delta = {Bound<cpu_channel_recurrent, kernels>::call,
+                          Bound<cpu_channel_chunked, kernels>::call,
+                          Bound<cpu_channel_flush_carry, kernels>::call};
+  table->hyper = {Bound<cpu_hyper_mix, kernels>::call, Bound<cpu_hyper_merge, kernels>::call,
+                  Bound<cpu_hyper_spread, kernels>::call, Bound<cpu_hyper_mean, kernels>::call};
+  table->swiglu_limit = true;
   table->attention = {Bound<cpu_head_norm_rotary, kernels>::call,
                       Bound<cpu_cache_write, kernels>::call, Bound<cpu_attend, kernels>::call,
                       Bound<cpu_attention_merge, kernels>::call};

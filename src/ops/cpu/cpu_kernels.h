@@ -82,6 +82,59 @@ struct DeltaBlockTask {
   float* scratch = nullptr;  // delta_block_scratch floats
 };
 
+// Rows of one head and some of its columns through the delta rule with a decay per key channel,
+// token by token.
+struct ChannelRecurrentTask {
+  const float* q = nullptr;  // [rows, key_dim], not normalised
+  const float* k = nullptr;  // [rows, key_dim], not normalised
+  const float* v = nullptr;  // [rows, columns]
+  int64_t qkv_stride = 0;
+  const float* q_scale = nullptr;  // [rows]: normalisation and key_dim^-1/2
+  const float* k_scale = nullptr;  // [rows]
+  int64_t scale_stride = 0;
+  const float* beta = nullptr;  // [rows], after the sigmoid
+  int64_t beta_stride = 0;
+  const float* factor = nullptr;  // [rows, key_dim]: e^g
+  int64_t factor_stride = 0;
+  float* state = nullptr;  // [key_dim, columns], updated
+  int64_t state_stride = 0;
+  float* out = nullptr;  // [rows, columns]
+  int64_t out_stride = 0;
+  int64_t rows = 0;
+  int64_t key_dim = 0;
+  int64_t columns = 0;       // at most delta_columns
+  float* scratch = nullptr;  // channel_recurrent_scratch floats
+};
+
+// Rows within one block of 64 for one head, in the chunked form.
+struct ChannelBlockTask {
+  const float* q = nullptr;  // [rows, key_dim], not normalised
+  const float* k = nullptr;  // [rows, key_dim], not normalised
+  const float* v = nullptr;  // [rows, value_dim]
+  int64_t qkv_stride = 0;
+  const float* q_scale = nullptr;  // [rows]
+  const float* k_scale = nullptr;  // [rows]
+  int64_t scale_stride = 0;
+  const float* beta = nullptr;  // [rows], after the sigmoid
+  int64_t beta_stride = 0;
+  const float* factor = nullptr;  // [rows, key_dim]: e^g
+  int64_t factor_stride = 0;
+  float* state = nullptr;       // [key_dim, value_dim], updated when the block ends
+  float* carry_keys = nullptr;  // [64, key_dim], faded to the newest row held
+  int64_t carry_keys_stride = 0;
+  float* carry_updates = nullptr;  // [64, value_dim]
+  int64_t carry_updates_stride = 0;
+  float* carry_decay = nullptr;  // [key_dim]: factor from the block's start to the newest row held
+  float* out = nullptr;          // [rows, value_dim]
+  int64_t out_stride = 0;
+  int64_t held = 0;  // rows of the block already in the carry
+  int64_t rows = 0;  // new rows; 0 only folds what is held
+  bool ends_block = false;
+  int64_t key_dim = 0;
+  int64_t value_dim = 0;
+  float* scratch = nullptr;  // channel_block_scratch floats
+};
+
 // Queries of one key/value head against the tokens [begin, end) of a cache shard.
 struct AttentionTask {
   const float* q = nullptr;          // [pairs, padded_dim], scaled, zero padded
@@ -139,6 +192,23 @@ struct CpuKernels {
   void (*delta_recurrent)(const DeltaRecurrentTask& task) = nullptr;
   int64_t (*delta_block_scratch)(int64_t key_dim, int64_t value_dim) = nullptr;
   void (*delta_block)(const DeltaBlockTask& task) = nullptr;
+
+  // factor = e^g with g = lower_bound sigmoid(e^a_log (a + dt_bias)), or, when lower_bound is 0,
+  // g = -e^a_log softplus(a + dt_bias); [n] channels of one head.
+  void (*channel_decay)(const float* a, const float* dt_bias, float a_log, float lower_bound,
+                        int64_t n, float* factor) = nullptr;
+  int64_t (*channel_recurrent_scratch)(int64_t key_dim) = nullptr;
+  void (*channel_recurrent)(const ChannelRecurrentTask& task) = nullptr;
+  int64_t (*channel_block_scratch)(int64_t key_dim, int64_t value_dim) = nullptr;
+  void (*channel_block)(const ChannelBlockTask& task) = nullptr;
+
+  // y[t, o] = x[t] . weights[o]; x [rows, dim], weights [outputs, dim], y [rows, outputs].
+  void (*hyper_dots)(const float* x, int64_t x_stride, int64_t rows, const float* weights,
+                     int64_t outputs, int64_t dim, float* y) = nullptr;
+  // streams[j] = post[j] y + sum over s of c[s, j] streams[s]; streams [n, hidden], n at most 8.
+  void (*hyper_merge)(const float* y, const float* post, const float* c, int64_t n, int64_t hidden,
+                      float* streams) = nullptr;
+  float (*mean_square)(const float* x, int64_t dim) = nullptr;
 
   // Pairs (i, i + half) of y turn by the angles whose cosines and sines are given, [half] each.
   void (*rotate)(const float* cosines, const float* sines, int64_t half, float* y) = nullptr;

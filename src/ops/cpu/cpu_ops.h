@@ -9,9 +9,11 @@
 #include <span>
 
 #include "ops/attention.h"
+#include "ops/channel_delta.h"
 #include "ops/convolution.h"
 #include "ops/cpu/cpu_kernels.h"
 #include "ops/gated_delta.h"
+#include "ops/hyper_connection.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
 
@@ -37,6 +39,21 @@ void cpu_delta_recurrent(const CpuKernels& kernels, Stream& stream, const GatedD
 void cpu_delta_chunked(const CpuKernels& kernels, Stream& stream, const GatedDeltaArgs& args);
 void cpu_delta_flush_carry(const CpuKernels& kernels, Stream& stream, const GatedDeltaShape& shape,
                            const GatedDeltaSegment& segment);
+
+void cpu_channel_recurrent(const CpuKernels& kernels, Stream& stream, const ChannelDeltaArgs& args);
+void cpu_channel_chunked(const CpuKernels& kernels, Stream& stream, const ChannelDeltaArgs& args);
+void cpu_channel_flush_carry(const CpuKernels& kernels, Stream& stream,
+                             const ChannelDeltaShape& shape, const ChannelDeltaSegment& segment);
+
+void cpu_hyper_mix(const CpuKernels& kernels, Stream& stream, const ConstTensorView& streams,
+                   const HyperWeights& weights, const HyperParams& params,
+                   const TensorView& coefficients, const TensorView& x);
+void cpu_hyper_merge(const CpuKernels& kernels, Stream& stream, const ConstTensorView& y,
+                     const ConstTensorView& coefficients, const TensorView& streams);
+void cpu_hyper_spread(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x,
+                      const TensorView& streams);
+void cpu_hyper_mean(const CpuKernels& kernels, Stream& stream, const ConstTensorView& streams,
+                    const TensorView& y);
 
 void cpu_head_norm_rotary(const CpuKernels& kernels, Stream& stream,
                           const HeadNormRotaryArgs& args);

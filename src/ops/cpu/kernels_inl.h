@@ -9,6 +9,8 @@
 #include "ops/cpu/tile_inl.h"
 #include "ops/cpu/delta_recurrent_inl.h"
 #include "ops/cpu/delta_block_inl.h"
+#include "ops/cpu/channel_delta_inl.h"
+#include "ops/cpu/hyper_connection_inl.h"
 #include "ops/cpu/attention_inl.h"
 // clang-format on
 
@@ -39,6 +41,14 @@ constexpr CpuKernels make_kernels() {
   kernels.delta_recurrent = delta_recurrent;
   kernels.delta_block_scratch = delta_block_scratch;
   kernels.delta_block = delta_block;
+  kernels.channel_decay = channel_decay;
+  kernels.channel_recurrent_scratch = channel_recurrent_scratch;
+  kernels.channel_recurrent = channel_recurrent;
+  kernels.channel_block_scratch = channel_block_scratch;
+  kernels.channel_block = channel_block;
+  kernels.hyper_dots = hyper_dots;
+  kernels.hyper_merge = hyper_merge;
+  kernels.mean_square = mean_square;
   kernels.rotate = rotate;
   kernels.to_bf16 = to_bf16;
   kernels.scale_padded = scale_padded;

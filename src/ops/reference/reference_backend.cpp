@@ -12,6 +12,9 @@ OpTable reference_op_table() {
   table.norm = reference_norm_ops();
   table.convolution = reference_convolution_ops();
   table.gated_delta = reference_gated_delta_ops();
+  table.channel_delta = reference_channel_delta_ops();
+  table.hyper = reference_hyper_ops();
+  table.swiglu_limit = true;
   table.attention = reference_attention_ops();
   table.moe.route_softmax = reference_route_softmax();
   table.moe.experts = reference_experts();

@@ -12,6 +12,8 @@ LinearOps reference_linear_ops();
 NormOps reference_norm_ops();
 ConvolutionOps reference_convolution_ops();
 GatedDeltaOps reference_gated_delta_ops();
+ChannelDeltaOps reference_channel_delta_ops();
+HyperOps reference_hyper_ops();
 AttentionOps reference_attention_ops();
 decltype(MoeOps::route_softmax) reference_route_softmax();
 decltype(MoeOps::experts) reference_experts();
