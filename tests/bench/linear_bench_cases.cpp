@@ -145,7 +145,8 @@ BenchCase experts_case(const std::string& name, const std::vector<ExpertWeights>
     }
     const float* x = state->x.data();
     cpu_experts(isa, profile)(
-        stream, view_of(x, {counts.total(), kHidden}), counts, kExpertsPerToken, work,
+        stream, view_of(x, {counts.total(), kHidden}), counts,
+        {.experts_per_token = kExpertsPerToken}, work,
         view_of(state->y.data(), {counts.total() * kExpertsPerToken, kHidden}));
   };
   return bench;
