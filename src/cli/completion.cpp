@@ -10,7 +10,7 @@ namespace motley {
 namespace {
 
 // Text inside single quotes of a POSIX shell or of fish.
-std::string quoted(std::string_view text) {
+std::string quote(std::string_view text) {
   std::string escaped = "'";
   for (const char c : text) {
     if (c == '\'') {
@@ -96,7 +96,7 @@ std::string bash_value_cases(const VerbSpec& verb) {
 }
 
 std::string bash_verb(const VerbSpec& verb) {
-  std::string text = fmt::format("    {})\n", quoted(verb.name));
+  std::string text = fmt::format("    {})\n", quote(verb.name));
   const std::string cases = bash_value_cases(verb);
   if (!cases.empty()) text += "      case $previous in\n" + cases + "      esac\n";
   const std::string choices = join(argument_choices(verb));
@@ -125,40 +125,39 @@ std::string zsh_option(const OptionSpec& option) {
   const std::string repeat = option.repeatable ? "*" : "";
   std::string text =
       "      " +
-      quoted(fmt::format("{}--{}[{}]{}", repeat, option.name, zsh_text(option.help), value)) +
+      quote(fmt::format("{}--{}[{}]{}", repeat, option.name, zsh_text(option.help), value)) +
       " \\\n";
   if (option.letter != 0) {
-    text +=
-        "      " +
-        quoted(fmt::format("{}-{}[{}]{}", repeat, option.letter, zsh_text(option.help), value)) +
-        " \\\n";
+    text += "      " +
+            quote(fmt::format("{}-{}[{}]{}", repeat, option.letter, zsh_text(option.help), value)) +
+            " \\\n";
   }
   return text;
 }
 
 std::string zsh_verb(const VerbSpec& verb) {
-  std::string text = fmt::format("    {})\n      _arguments \\\n", quoted(verb.name));
+  std::string text = fmt::format("    {})\n      _arguments \\\n", quote(verb.name));
   for (const OptionSpec& option : verb.options) text += zsh_option(option);
   text += "      '--help[this page]' \\\n";
   const std::string choices = join(argument_choices(verb));
   text += choices.empty() ? "      '*:file:_files'\n"
-                          : "      " + quoted("*:argument:(" + choices + ")") + "\n";
+                          : "      " + quote("*:argument:(" + choices + ")") + "\n";
   return text + "      ;;\n";
 }
 
 std::string fish_option(const VerbSpec& verb, const OptionSpec& option) {
   std::string line =
       fmt::format("complete -c motley -n {} -l {}",
-                  quoted(fmt::format("__motley_verb_is {}", quoted(verb.name))), option.name);
+                  quote(fmt::format("__motley_verb_is {}", quote(verb.name))), option.name);
   if (option.letter != 0) line += fmt::format(" -s {}", option.letter);
   if (option.type == OptionType::kChoice) {
-    line += fmt::format(" -x -a {}", quoted(join(option.choices)));
+    line += fmt::format(" -x -a {}", quote(join(option.choices)));
   } else if (option.type == OptionType::kFile || option.type == OptionType::kFolder) {
     line += " -r -F";
   } else if (option.type != OptionType::kFlag) {
     line += " -x";
   }
-  return line + fmt::format(" -d {}\n", quoted(option.help));
+  return line + fmt::format(" -d {}\n", quote(option.help));
 }
 
 }  // namespace
@@ -232,9 +231,9 @@ std::string fish_completion(std::span<const VerbSpec> verbs) {
   for (const VerbSpec& verb : verbs) {
     const std::string choices = join(argument_choices(verb));
     if (!choices.empty()) {
-      text += fmt::format("complete -c motley -f -n {} -a {}\n",
-                          quoted(fmt::format("__motley_verb_is {}", quoted(verb.name))),
-                          quoted(choices));
+      text +=
+          fmt::format("complete -c motley -f -n {} -a {}\n",
+                      quote(fmt::format("__motley_verb_is {}", quote(verb.name))), quote(choices));
     }
     for (const OptionSpec& option : verb.options) text += fish_option(verb, option);
   }

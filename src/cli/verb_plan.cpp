@@ -25,9 +25,9 @@ const OptionSpec kHeat = {.name = "heat",
 
 // Those of running a model that change its memory or its speed.
 std::vector<OptionSpec> plan_option_table() {
-  return {kMemory, kContext, kExpertCache,  kStateBudget, kHeat,
-          kProbe,  kThreads, kNumeric,      kCpu,         kCacheFormat,
-          kDelta,  kIo,      kPrefillChunk, kJson,        kPocket};
+  return {kMemory,      kContext,     kExpertCache,  kStateBudget, kHeat,    kPacked,
+          kIo,          kExpertsUsed, kProbe,        kThreads,     kNumeric, kCpu,
+          kCacheFormat, kDelta,       kPrefillChunk, kJson,        kPocket};
 }
 
 EngineOptions planned_engine(const OptionValues& values, std::string model) {
@@ -35,6 +35,10 @@ EngineOptions planned_engine(const OptionValues& values, std::string model) {
   engine.model = std::move(model);
   if (values.text(kNumeric) == "exact") engine.profile = NumericProfile::kExact;
   set_plan_options(values, &engine);
+  engine.packed = values.texts(kPacked);
+  if (values.given(kExpertsUsed)) {
+    engine.experts_per_token = static_cast<int>(values.integer(kExpertsUsed));
+  }
   return engine;
 }
 

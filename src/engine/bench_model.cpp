@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
+#include "base/hash.h"
 #include "base/system_memory.h"
 #include "base/thread_pool.h"
 #include "engine/sampler.h"
@@ -35,6 +37,7 @@ class BenchRunner {
     const int64_t start_ns = clock.now_ns();
     MOTLEY_RETURN_IF_ERROR(prefill_all(sequence));
     result.prefill_s = seconds_since(clock, start_ns);
+    add_logits(&result);
     result.prefill_stream = prefill.stretch(options_.prompt_tokens);
     const StreamMeter decoded(engine_);
     MOTLEY_RETURN_IF_ERROR(decode(sequence, all.subspan(prompt), &result));
@@ -83,6 +86,7 @@ class BenchRunner {
       const double token_s = seconds_since(clock, start_ns);
       run->decode_s += token_s;
       stretch_s += token_s;
+      add_logits(run);
       if (memory_ == nullptr || (stretch_s < kStretchSeconds && i + 1 < tokens.size())) continue;
       read_s += memory_->pass_seconds(threads, clock);
       read_bytes += memory_->bytes();
@@ -90,6 +94,12 @@ class BenchRunner {
     }
     if (read_s > 0) run->read_bytes_per_s = static_cast<double>(read_bytes) / read_s;
     return Status::ok();
+  }
+
+  void add_logits(BenchRun* run) const {
+    const std::array<uint64_t, 2> hashes = {run->logits_hash,
+                                            hash_bytes(std::as_bytes(std::span(logits_)))};
+    run->logits_hash = hash_bytes(std::as_bytes(std::span(hashes)));
   }
 
   StepObserver& observer() { return options_.observer != nullptr ? *options_.observer : nobody_; }

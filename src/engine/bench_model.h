@@ -55,6 +55,8 @@ struct BenchRun {
   // Bytes a second read from memory in passes between the decoded tokens, which decode_s leaves
   // out: the mean over the same stretch of time, and so of the same neighbours. 0: not measured.
   double read_bytes_per_s = 0;
+  // Of the bits of all logits, in order: equal for equal seeds and lengths on any budget of memory.
+  uint64_t logits_hash = 0;
   // When experts are streamed.
   StreamStretch prefill_stream;
   StreamStretch decode_stream;

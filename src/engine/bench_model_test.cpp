@@ -58,6 +58,23 @@ TEST(BenchModel, TimesPrefillAndDecode) {
   EXPECT_NE(bench->table().find("not measured"), std::string::npos);
 }
 
+TEST(BenchModel, LogitsHashTellsWhetherTwoRunsHadTheSameBits) {
+  OwnedContext context({.threads = 2, .pin = false});
+  const auto hashes = [&context](const EngineOptions& engine_options, uint64_t seed) {
+    const auto engine = load_tiny(context, engine_options);
+    const auto bench = bench_model(
+        *engine,
+        {.prompt_tokens = 20, .generate_tokens = 3, .repeat = 2, .prefill_chunk = 8, .seed = seed});
+    return std::pair(bench.value().runs[0].logits_hash, bench.value().runs[1].logits_hash);
+  };
+  EngineOptions streamed;
+  streamed.expert_cache = {.share = 0.25};
+  const auto resident = hashes({}, 1);
+  EXPECT_EQ(hashes(streamed, 1), resident);
+  EXPECT_NE(resident.first, resident.second);       // the runs have seeds of their own
+  EXPECT_EQ(hashes({}, 2).first, resident.second);  // and nothing else tells them apart
+}
+
 TEST(BenchModel, TakesTheMemoryRateBesideTheTokens) {
   OwnedContext context({.threads = 2, .pin = false});
   const auto engine = load_tiny(context, {});

@@ -141,8 +141,10 @@ std::string ModelBench::json() const {
   std::string list;
   for (const BenchRun& run : runs) {
     list += fmt::format(
-        "{}{{\"prefill_s\": {:.6f}, \"decode_s\": {:.6f}, \"read_bytes_per_s\": {:.4e}}}",
-        list.empty() ? "" : ", ", run.prefill_s, run.decode_s, run.read_bytes_per_s);
+        "{}{{\"prefill_s\": {:.6f}, \"decode_s\": {:.6f}, \"read_bytes_per_s\": {:.4e}, "
+        "\"logits_hash\": \"{:016x}\"}}",
+        list.empty() ? "" : ", ", run.prefill_s, run.decode_s, run.read_bytes_per_s,
+        run.logits_hash);
   }
   std::string text = fmt::format(
       "{{\n  \"model\": {},\n  \"numerics\": {},\n  \"threads\": {},\n  \"load_s\": {:.3f},\n",

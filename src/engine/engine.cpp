@@ -204,8 +204,7 @@ std::string Engine::numerics_name() const {
   if (options_.reference) return "float64 reference";
   std::string name = fmt::format("{} on {}", numeric_profile_name(ops_.profile), ops_.name);
   if (options_.experts_per_token == 0) return name;
-  return name + fmt::format(", LOSSY: {} of the model's {} experts a token",
-                            options_.experts_per_token, own_experts_per_token_);
+  return name + lossy_text(options_.experts_per_token, own_experts_per_token_);
 }
 
 }  // namespace motley

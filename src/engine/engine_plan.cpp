@@ -51,6 +51,11 @@ Result<int> limit_experts(int experts_per_token, ModelSpec* spec) {
   return own;
 }
 
+std::string lossy_text(int experts_per_token, int own_experts_per_token) {
+  return fmt::format(", LOSSY: {} of the model's {} experts a token", experts_per_token,
+                     own_experts_per_token);
+}
+
 Result<int64_t> context_length_of(const EngineOptions& options, const ModelSpec& spec) {
   const int64_t wanted = options.context_length > 0 ? options.context_length : spec.context_length;
   if (wanted <= spec.context_length) return wanted;

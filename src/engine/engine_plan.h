@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/status.h"
 #include "engine/engine.h"
@@ -20,6 +21,8 @@ StateFormat state_format_of(const EngineOptions& options);
 // nothing. The model's own number. kInvalidArgument unless it is more, and for a model without
 // experts.
 Result<int> limit_experts(int experts_per_token, ModelSpec* spec);
+// What every output says of such a model, after the name of its arithmetic.
+std::string lossy_text(int experts_per_token, int own_experts_per_token);
 
 // Tokens that a sequence may have.
 Result<int64_t> context_length_of(const EngineOptions& options, const ModelSpec& spec);

@@ -95,7 +95,18 @@ class Soak {
     return std::clamp(static_cast<int64_t>(drawn), int64_t{1}, most);
   }
 
+  // The first request of every slot is as long as any can be: what memory the longest needs is then
+  // taken before the first half of the time is over, whatever lengths are drawn later.
+  Status start_longest(Slot& slot) {
+    const auto prompt =
+        random_tokens(options_.max_prompt_tokens, engine_.decoder().vocab_size(), draws_++);
+    GenerationRequest request;
+    request.max_new_tokens = options_.max_new_tokens;
+    return slot.submit(scheduler_, prompt, request, -1);
+  }
+
   Status start(Slot& slot) {
+    if (slot.sequence().tokens().empty()) return start_longest(slot);
     const int64_t room = options_.max_prompt_tokens;
     std::vector<int32_t> timeline;
     const auto before = slot.sequence().tokens();

@@ -2,8 +2,9 @@
 // memory, or the number of open descriptors or threads, grow when nothing should?
 //
 // Requests have random prompts and lengths, several at a time; some are greedy, some sampled, some
-// continue their sequence, some are cancelled on the way. What the first half of the time needed at
-// most is the base: the second half may need no more than that and `allowed_growth_bytes`.
+// continue their sequence, some are cancelled on the way; the first ones are as long as any can be.
+// What the first half of the time needed at most is the base: the second half may need no more than
+// that and `allowed_growth_bytes`.
 // Thread rule: one thread.
 #pragma once
 

@@ -71,6 +71,23 @@ TEST(Soak, StreamedRequestsHoldNothingAfterwards) {
   EXPECT_EQ(report->thread_growth(), 0);
 }
 
+TEST(Soak, TheFirstRequestIsTheLongest) {
+  OwnedContext context({.threads = 2, .pin = false});
+  const std::unique_ptr<Engine> engine = load_tiny(context, {});
+  SoakOptions options{.seconds = 1000, .max_prompt_tokens = 60, .max_new_tokens = 20};
+  options.requests_at_once = 1;
+  options.samples = 1'000'000;  // a millisecond each
+  bool done = false;
+  options.is_interrupted = [&done] { return done; };
+  options.progress = [&done](std::string_view line) {
+    done = line.find(" 0 requests") == std::string_view::npos;
+  };
+  const Result<SoakReport> report = soak(*engine, options);
+  ASSERT_TRUE(report.is_ok()) << report.status().message();
+  EXPECT_GE(report->samples.back().tokens, 80);
+  EXPECT_EQ(report->failed, 0) << report->first_failure;
+}
+
 TEST(Soak, EndsWhenAsked) {
   OwnedContext context({.threads = 2, .pin = false});
   const std::unique_ptr<Engine> engine = load_tiny(context, {});

@@ -1,6 +1,7 @@
 // motley bench cache: made-up routes, hit rates in order, and usage errors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -38,6 +39,27 @@ TEST(BenchCache, ComparesPoliciesAndBounds) {
   }
   const Json& row = json["residencies"][0]["policies"][0];
   EXPECT_EQ(row["bytes_per_token"], 1e6 * row["misses_per_token"].get<double>());
+}
+
+// Routes of a trained model, over texts of several kinds in one sequence.
+TEST(BenchCache, OursIsNearTheBetterOfLruAndLfuOnRoutesOfATrainedModel) {
+  const TemporaryFolder folder;
+  const std::string trace = folder.path() + "/routes";
+  const Outcome outcome =
+      run({"run", pocket_model(), "-p", "Name three fruits, then count to nine.", "-n", "1500",
+           "--ignore-eos", "--temp", "1", "--seed", "7", "--record-routes", trace});
+  ASSERT_EQ(outcome.exit, 0) << outcome.err;
+  const Outcome replay =
+      run({"bench", "cache", "--trace", trace, "--residency", "25,50", "--json"});
+  ASSERT_EQ(replay.exit, 0) << replay.err;
+  const Json json = Json::parse(replay.out, nullptr, false);
+  ASSERT_FALSE(json.is_discarded()) << replay.out;
+  EXPECT_GE(json["decoded_tokens"], 1499);
+  for (const Json& residency : json["residencies"]) {
+    auto rates = hit_rates(residency);
+    EXPECT_GE(rates["motley"], std::max(rates["LRU"], rates["LFU"]) - 0.02) << replay.out;
+    EXPECT_LE(rates["motley"], rates["Belady"]);
+  }
 }
 
 TEST(BenchCache, ATableForPeopleSaysWhatDoesNotFit) {

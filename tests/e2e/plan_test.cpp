@@ -51,6 +51,49 @@ TEST(Plan, AgreesWithRunAboutMemory) {
   EXPECT_GT(streaming.at("probed_share").get<double>(), 0);
 }
 
+TEST(Plan, TakesFewerExpertsForWhatTheyAre) {
+  const TemporaryFolder cache;
+  const Variables variables = {{"XDG_CACHE_HOME", cache.path()}};
+  const auto plan = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"plan", "--expert-cache", "50%", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words, "", variables);
+    EXPECT_EQ(outcome.exit, 0) << outcome.err;
+    return Json::parse(outcome.out);
+  };
+  const Json whole = plan({});
+  const Json fewer = plan({"--experts", "1"});
+  EXPECT_THAT(fewer.at("numerics"), HasSubstr("LOSSY: 1 of the model's 4 experts a token"));
+  const auto bytes = [](const Json& json) {
+    return json.at("prediction").at("decode").at("drive_bytes").get<double>();
+  };
+  EXPECT_NEAR(bytes(fewer), bytes(whole) / 4, 1);
+  const Outcome refused = run({"plan", "--experts", "9"}, "", variables);
+  EXPECT_EQ(refused.exit, 1);
+  EXPECT_THAT(refused.err, HasSubstr("9 experts per token wanted, the model's own are 4"));
+}
+
+TEST(Plan, ProbesThePackThatARunWouldRead) {
+  const TemporaryFolder cache;
+  const TemporaryFolder folder;
+  const Variables variables = {{"XDG_CACHE_HOME", cache.path()}};
+  const std::string pack = folder.path() + "/pack";
+  ASSERT_EQ(run({"pack", pocket_model(), pack}).exit, 0);
+  const auto reads = [&](std::vector<std::string> more) {
+    std::vector<std::string> words = {"plan", "--expert-cache", "50%", "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(words, "", variables);
+    EXPECT_EQ(outcome.exit, 0) << outcome.err;
+    return Json::parse(outcome.out).at("drive").at("reads_per_expert").get<int>();
+  };
+  EXPECT_GT(reads({}), 2);
+  EXPECT_EQ(reads({"--packed", pack}), 2);
+  const Outcome refused =
+      run({"plan", "--expert-cache", "50%", "--packed", cache.path()}, "", variables);
+  EXPECT_EQ(refused.exit, 1);
+  EXPECT_THAT(refused.err, HasSubstr(cache.path()));
+}
+
 TEST(Plan, RefusesAsRunDoes) {
   const std::vector<std::vector<std::string>> refused = {
       {"--memory", "20MB"}, {"--memory", "900TB"}, {"--expert-cache", "1%"}};

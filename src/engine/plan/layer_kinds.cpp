@@ -28,6 +28,7 @@ LayerKind describe(const ModelSpec& spec, const Placement& placement, const Stat
   if (const auto* moe = std::get_if<MoeSpec>(&layer.feed_forward)) {
     kind.experts = moe->experts;
     kind.experts_per_token = moe->experts_per_token;
+    kind.signature += fmt::format("; {} a token", moe->experts_per_token);
   }
   visit_layer_tensors(layer, [&](TensorHandle handle, int matrices) {
     const TensorSpec& tensor = spec.tensor(handle);

@@ -13,6 +13,7 @@
 #include "engine/plan/compute_probe.h"
 #include "engine/plan/rate_cache.h"
 #include "experts/expert_layout.h"
+#include "experts/pack/pack_set.h"
 #include "io/kept_results.h"
 #include "model/decoder.h"
 #include "ops/cpu/cpu_backend.h"
@@ -35,7 +36,9 @@ class Planner {
     MOTLEY_ASSIGN_OR_RETURN(const CpuIsa isa, choose_cpu_isa(engine.cpu));
     const OpTable ops = cpu_op_table(isa, engine.profile);
     MOTLEY_ASSIGN_OR_RETURN(OpenedModel opened, open_model(context_, engine.model.string()));
+    MOTLEY_ASSIGN_OR_RETURN(const int own, limit_experts(engine.experts_per_token, &opened.spec));
     MOTLEY_RETURN_IF_ERROR(describe(opened, ops));
+    if (engine.experts_per_token > 0) plan_.numerics += lossy_text(engine.experts_per_token, own);
     if (plan_.memory.streamed) {
       MOTLEY_ASSIGN_OR_RETURN(opened, probe_drive_of(std::move(opened)));
     }
@@ -91,20 +94,49 @@ class Planner {
                                      : even_hit_share(memory);
   }
 
-  // Reads records as a run would: the parts of an expert of the first layer that has some.
+  // Reads records as a run would: the parts of an expert of the first layer that has some, in the
+  // model's own files or in the first drive's packs.
   Result<OpenedModel> probe_drive_of(OpenedModel opened) {
     say("drive");
     ConfigJson config = std::move(opened.config);
     ModelSpec spec = opened.spec;
     QuantizationConfig quantization = opened.quantization;
     MOTLEY_ASSIGN_OR_RETURN(LoadedWeights places, locate_experts(std::move(opened)));
-    std::vector<std::span<const std::byte>> bytes;
-    std::vector<const File*> files;
-    for (const MappedFile& shard : places.checkpoint().shards()) {
-      bytes.push_back(shard.bytes());
-      files.push_back(&shard.file());
+    const PackModel model{.checkpoint = &places.checkpoint(),
+                          .layers = model_experts(spec, places)};
+    if (options_.engine.packed.empty()) {
+      std::vector<const File*> files;
+      for (const MappedFile& shard : places.checkpoint().shards()) files.push_back(&shard.file());
+      probe_records(ExpertLayout::create(model.layers, model.files()), files);
+    } else {
+      MOTLEY_RETURN_IF_ERROR(probe_packs(model));
     }
-    const ExpertLayout layout = ExpertLayout::create(model_experts(spec, places), bytes);
+    return OpenedModel{.config = std::move(config),
+                       .spec = std::move(spec),
+                       .quantization = std::move(quantization),
+                       .generation = {},
+                       .checkpoint = std::move(places).take_checkpoint()};
+  }
+
+  Status probe_packs(const PackModel& model) {
+    MOTLEY_ASSIGN_OR_RETURN(const PackSet packs,
+                            PackSet::open(context_, options_.engine.packed, model));
+    std::vector<File> opened;
+    for (const std::string& path : packs.file_paths()) {
+      MOTLEY_ASSIGN_OR_RETURN(File file, File::open(context_.faults, path));
+      opened.push_back(std::move(file));
+    }
+    std::vector<const File*> files;
+    for (const File& file : opened) files.push_back(&file);
+    probe_records(packs.layout(model.layers), files);
+    if (packs.directory_count() > 1) {
+      note(fmt::format("{} packs: predicted with the drive of the first alone",
+                       packs.directory_count()));
+    }
+    return Status::ok();
+  }
+
+  void probe_records(const ExpertLayout& layout, std::span<const File* const> files) {
     DriveProbeOptions probe{.record_bytes = 0,
                             .seconds_per_depth = options_.drive_seconds_per_depth,
                             .backend = options_.engine.io};
@@ -125,11 +157,6 @@ class Planner {
     } else {
       note("speed is not predicted: " + probed.status().message());
     }
-    return OpenedModel{.config = std::move(config),
-                       .spec = std::move(spec),
-                       .quantization = std::move(quantization),
-                       .generation = {},
-                       .checkpoint = std::move(places).take_checkpoint()};
   }
 
   int64_t max_age_s() const { return options_.probe_again ? -1 : options_.max_age_s; }

@@ -115,6 +115,16 @@ Result<std::vector<DirectFile>> PackSet::open_files() const {
   return files;
 }
 
+std::vector<std::string> PackSet::file_paths() const {
+  std::vector<std::string> paths;
+  for (const PackDirectory& pack : directories_) {
+    for (size_t layer = 0; layer < pack.manifest().layers.size(); ++layer) {
+      paths.push_back(pack.file_path(layer));
+    }
+  }
+  return paths;
+}
+
 const RecordSums& PackSet::sums(int layer, int expert) const {
   return sums_[layer_index_[static_cast<size_t>(layer)]][static_cast<size_t>(expert)];
 }

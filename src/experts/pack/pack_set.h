@@ -31,6 +31,8 @@ class PackSet {
   ExpertLayout layout(const std::vector<std::vector<ExpertWeights>>& layers) const;
   // The files that the layout's indices mean.
   Result<std::vector<DirectFile>> open_files() const;
+  // Their paths, in the same order.
+  std::vector<std::string> file_paths() const;
   const RecordSums& sums(int layer, int expert) const;
   size_t directory_count() const { return directories_.size(); }
 
