@@ -248,6 +248,9 @@ void run_benchmarks(Backend& backend, double matrix_flops_per_s, const std::stri
   bench_attention(bench, 8192, 8192, RowRole::kPrefill);
   for (const int32_t rows : {1, 16}) bench_delta(bench, rows, false);
   bench_delta(bench, 8192, true);
+  for (const int32_t rows : {1, 16}) bench_channel_delta(bench, rows, false);
+  bench_channel_delta(bench, 8192, true);
+  for (const int64_t rows : {1, 8192}) bench_hyper(bench, rows);
   bench_small_ops(bench, 1);
   bench_small_ops(bench, 8192);
 }

@@ -45,4 +45,8 @@ class Bench {
   std::vector<std::string> only_;
 };
 
+// Parts of run_benchmarks that other files hold.
+void bench_channel_delta(Bench& bench, int32_t rows, bool chunked);
+void bench_hyper(Bench& bench, int64_t rows);
+
 }  // namespace motley::ops_device

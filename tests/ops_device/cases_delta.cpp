@@ -100,12 +100,16 @@ Carry make_carry(Harness& h, const GatedDeltaShape& shape) {
   return carry;
 }
 
-// Runs all rows in chunks that end at `cuts`, flushes, and leaves the result in out and state.
+// Runs rows [0, start) token by token and the others in chunks that end at `cuts`, flushes, and
+// leaves the result in out and state.
 void run_chunked(Harness& h, const OpTable& table, const DeltaInputs& in, const Twin& out,
-                 const Twin& state, std::vector<int32_t> cuts) {
+                 const Twin& state, int32_t start, std::vector<int32_t> cuts) {
   Carry carry = make_carry(h, in.shape);
   GatedDeltaArgs args = device_args(in, out);
-  int32_t begin = 0;
+  const GatedDeltaSegment first{{RowRole::kDecode, 0, start, {}}, state.device, {}};
+  args.segments = {&first, 1};
+  table.gated_delta.recurrent(h.device(), args);
+  int32_t begin = start;
   for (const int32_t end : cuts) {
     const GatedDeltaSegment segment{
         {RowRole::kPrefill, begin, end - begin, {begin}}, state.device, carry.device()};
@@ -127,15 +131,17 @@ void chunked_case(Harness& h, const OpTable& table, double limit) {
   Twin cut_out = h.output_twin(out_shape);
   Twin state = h.random_twin(state_shape, 0.3);
   Twin cut_state = h.output_twin(state_shape);
-  const std::vector<float> start = h.fetch(state.device);
-  h.backend().upload(cut_state.device.data, start.data(), start.size() * sizeof(float));
-  run_chunked(h, table, in, out, state, {rows});
+  const std::vector<float> before = h.fetch(state.device);
+  h.backend().upload(cut_state.device.data, before.data(), before.size() * sizeof(float));
+  const auto decoded = static_cast<int32_t>(h.random().pick({0, 0, 1, 37}));
+  const int32_t start = std::min(decoded, rows - 1);
+  run_chunked(h, table, in, out, state, start, {rows});
   std::vector<int32_t> cuts;
-  for (int32_t at = 0; at < rows;) {
+  for (int32_t at = start; at < rows;) {
     at = std::min(rows, at + static_cast<int32_t>(h.random().pick({1, 7, 63, 64, 100})));
     cuts.push_back(at);
   }
-  run_chunked(h, table, in, cut_out, cut_state, cuts);
+  run_chunked(h, table, in, cut_out, cut_state, start, cuts);
   h.check_true(h.fetch(out.device) == h.fetch(cut_out.device));
   h.check_true(h.fetch(state.device) == h.fetch(cut_state.device));
   run_reference(h, in, out, state, rows);

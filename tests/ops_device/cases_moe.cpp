@@ -85,14 +85,16 @@ void experts_case(Harness& h, NumericProfile profile, const WeightKind& kind) {
   }
   Twin x = h.random_twin({counts.total(), hidden}, 0.1);
   Twin out = h.output_twin({counts.total() * chosen, hidden});
-  h.backend().table(profile).moe.experts(h.device(), x.device, counts, {chosen}, on_device,
+  ExpertParams params{chosen, {}};
+  if (h.random().integer(0, 1) == 1) params.swiglu.limit = 0.5f;  // bounds half of all values
+  h.backend().table(profile).moe.experts(h.device(), x.device, counts, params, on_device,
                                          out.device);
-  h.reference().moe.experts(h.host(), x.reference, counts, {chosen}, on_host, out.reference);
+  h.reference().moe.experts(h.host(), x.reference, counts, params, on_host, out.reference);
   h.check(out, profile == NumericProfile::kExact ? 2e-5 : 1.5e-2);
   // A wave with half of the experts leaves the other pairs as they are.
   Twin wave = h.output_twin(out.shape);
   h.backend().table(profile).moe.experts(
-      h.device(), x.device, counts, {chosen},
+      h.device(), x.device, counts, params,
       std::span<const ExpertWork>(on_device).first(on_device.size() / 2), wave.device);
   const std::vector<float> all = h.fetch(out.device);
   const std::vector<float> half = h.fetch(wave.device);

@@ -49,8 +49,10 @@ void pointwise_case(Harness& h, const NormOps& ops) {
   ops.add(h.device(), a.device, b.device);
   reference.add(h.host(), a.reference, b.reference);
   h.check(b, kRelative);
-  ops.silu_multiply(h.device(), a.device, b.device, {}, b.device);
-  reference.silu_multiply(h.host(), a.reference, b.reference, {}, b.reference);
+  SwigluParams swiglu;
+  if (h.random().integer(0, 1) == 1) swiglu.limit = 0.5f;
+  ops.silu_multiply(h.device(), a.device, b.device, swiglu, b.device);
+  reference.silu_multiply(h.host(), a.reference, b.reference, swiglu, b.reference);
   h.check(b, kRelative);
   ops.sigmoid_multiply(h.device(), a.device, b.device);
   reference.sigmoid_multiply(h.host(), a.reference, b.reference);
@@ -58,6 +60,25 @@ void pointwise_case(Harness& h, const NormOps& ops) {
   ops.sigmoid_multiply(h.device(), gate.device, b.device);
   reference.sigmoid_multiply(h.host(), gate.reference, b.reference);
   h.check(b, kRelative);
+  h.end_case();
+}
+
+// Gates between other data of each head; what lies past the last gate is not there.
+void head_gate_case(Harness& h, const NormOps& ops) {
+  const int64_t rows = h.random().integer(1, 30);
+  const int64_t heads = h.random().integer(1, 8);
+  const int64_t dim = h.random().integer(1, 70);
+  const int64_t stride = dim + h.random().integer(0, 70);
+  const Twin data = h.random_twin({rows, heads * stride});
+  Twin y = h.random_twin({rows, heads, dim});
+  const auto gates = [&](TensorView view) {
+    view.data += (stride - dim) * dtype_bytes(view.dtype);
+    view.shape = {rows, heads, stride};
+    return view;
+  };
+  ops.sigmoid_multiply(h.device(), gates(data.device), y.device);
+  h.reference().norm.sigmoid_multiply(h.host(), gates(data.reference), y.reference);
+  h.check(y, kRelative);
   h.end_case();
 }
 
@@ -105,6 +126,8 @@ void run_norm_cases(Harness& h, int cases) {
   for (int i = 0; i < cases; ++i) gated_norm_case(h, table.norm);
   h.begin("add, silu, sigmoid", "1-30 x 2-3000");
   for (int i = 0; i < cases; ++i) pointwise_case(h, table.norm);
+  h.begin("sigmoid by head", "1-30 x 1-8 heads");
+  for (int i = 0; i < cases; ++i) head_gate_case(h, table.norm);
   h.begin("causal_convolution", "2-100 x 1-600, cut");
   for (int i = 0; i < cases; ++i) convolution_case(h, table.convolution);
 }

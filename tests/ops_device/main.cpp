@@ -22,9 +22,10 @@ struct Options {
 };
 
 constexpr const char* kUsage =
-    "usage: motley-ops-test [--backend cpu|cuda] [--only linear|norm|attention|moe|delta]\n"
+    "usage: motley-ops-test [--backend cpu|cuda] [--only GROUP|GROUP..]\n"
     "                       [--cases N] [--seed S] [--bench] [--bench-only TEXT|TEXT..]\n"
-    "                       [--matrix-tflops R] [--no-check]\n";
+    "                       [--matrix-tflops R] [--no-check]\n"
+    "groups: norm, linear, attention, moe, delta, channel, hyper\n";
 
 bool parse(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
@@ -60,14 +61,16 @@ bool parse(int argc, char** argv, Options* options) {
 }
 
 bool run_checks(Harness& harness, const Options& options) {
-  const auto wanted = [&](std::string_view group) {
-    return options.only.empty() || options.only == group;
+  const std::pair<std::string_view, void (*)(Harness&, int)> groups[] = {
+      {"norm", run_norm_cases},   {"linear", run_linear_cases}, {"attention", run_attention_cases},
+      {"moe", run_moe_cases},     {"delta", run_delta_cases},   {"channel", run_channel_cases},
+      {"hyper", run_hyper_cases},
   };
-  if (wanted("norm")) run_norm_cases(harness, options.cases);
-  if (wanted("linear")) run_linear_cases(harness, options.cases);
-  if (wanted("attention")) run_attention_cases(harness, options.cases);
-  if (wanted("moe")) run_moe_cases(harness, options.cases);
-  if (wanted("delta")) run_delta_cases(harness, options.cases);
+  const std::string listed = "|" + options.only + "|";
+  for (const auto& [name, run_cases] : groups) {
+    const bool wanted = listed.find("|" + std::string(name) + "|") != std::string::npos;
+    if (options.only.empty() || wanted) run_cases(harness, options.cases);
+  }
   std::printf("%-28s %-26s %5s %12s %12s  %s\n", "op", "shapes", "cases", "worst error",
               "error/limit", "result");
   bool passed = true;

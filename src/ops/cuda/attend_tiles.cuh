@@ -41,13 +41,15 @@ __device__ inline int tile_offset(int row, int chunk) {
   return row * 2 * kDim + ((chunk ^ (row & 7)) * 16);
 }
 
-template <int kDim, int kWarps, int kKeys>
-__device__ inline void load_tile_queries(const TilesCall& call, int first_token, int kv_head,
-                                         uint8_t* target) {
-  using Shape = TilesShape<kDim, kWarps, kKeys>;
-  for (int i = static_cast<int>(threadIdx.x); i < 16 * kWarps * kDim / 8; i += Shape::kThreads) {
-    const int m = i / (kDim / 8);
-    const int chunk = i % (kDim / 8);
+// (token, query head) pairs [first_row, first_row + rows) of a tile, scaled, by kThreads threads.
+// place(pair, chunk): where 16 bytes go.
+template <int kDim, int kThreads, typename Place>
+__device__ inline void load_queries(const TilesCall& call, int first_token, int kv_head,
+                                    int first_row, int rows, Place place) {
+  constexpr int kChunks = kDim / 8;
+  for (int i = static_cast<int>(threadIdx.x) % kThreads; i < rows * kChunks; i += kThreads) {
+    const int m = first_row + i / kChunks;
+    const int chunk = i % kChunks;
     const int token = first_token + m / call.group;
     uint32_t pairs[4] = {0, 0, 0, 0};
     if (token < call.rows) {
@@ -58,8 +60,7 @@ __device__ inline void load_tile_queries(const TilesCall& call, int first_token,
         pairs[j] = pack_bf16(q[2 * j] * call.scale_log2, q[2 * j + 1] * call.scale_log2);
       }
     }
-    *reinterpret_cast<uint4*>(target + tile_offset<kDim>(m, chunk)) =
-        make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+    *reinterpret_cast<uint4*>(place(m, chunk)) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
   }
 }
 
@@ -230,7 +231,9 @@ __global__ void __launch_bounds__(32 * kWarps, 1)
   uint8_t* ring = shared + Shape::kQueryBytes;
   if (tiles > 0) issue_tile<kDim, kWarps, kKeys>(call, kv_head, 0, limit, ring);
   copy_async_commit();
-  load_tile_queries<kDim, kWarps, kKeys>(call, first_token, kv_head, shared);
+  load_queries<kDim, Shape::kThreads>(
+      call, first_token, kv_head, 0, 16 * kWarps,
+      [&](int m, int chunk) { return shared + tile_offset<kDim>(m, chunk); });
   RunningRows rows;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "ops/cuda/attend_tiles.cuh"
-#include "ops/cuda/wgmma_attention.cuh"
+#include "ops/cuda/wgmma.cuh"
 
 namespace motley::cuda {
 
@@ -42,29 +42,6 @@ struct AttendBarriers {
     return first + static_cast<uint32_t>(kind * 2 + slot) * 8;
   }
 };
-
-// The tile's queries of this warpgroup, scaled.
-template <int kDim>
-__device__ inline void load_wgmma_queries(const TilesCall& call, int first_token, int kv_head,
-                                          uint8_t* target) {
-  const int group_row = static_cast<int>(threadIdx.x) / 128 * 64;
-  for (int i = static_cast<int>(threadIdx.x) % 128; i < 64 * kDim / 8; i += 128) {
-    const int m = group_row + i / (kDim / 8);
-    const int chunk = i % (kDim / 8);
-    const int token = first_token + m / call.group;
-    uint32_t pairs[4] = {0, 0, 0, 0};
-    if (token < call.rows) {
-      const float* q = call.q + (call.first_row + token) * call.q_stride +
-                       (int64_t{kv_head} * call.group + m % call.group) * kDim + chunk * 8;
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        pairs[j] = pack_bf16(q[2 * j] * call.scale_log2, q[2 * j + 1] * call.scale_log2);
-      }
-    }
-    *reinterpret_cast<uint4*>(target + piece_offset(kAttendRows, m, chunk)) =
-        make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
-  }
-}
 
 // Keys (plane 0) or values (plane 1) [first, first + kTileKeys); zeros from `limit` on.
 template <int kDim>
@@ -163,7 +140,7 @@ __device__ inline void issue_scores(uint32_t queries, uint32_t keys, float (&s)[
   for (int step = 0; step < kDim / 16; ++step) {
     const auto in_piece = static_cast<uint32_t>(step % 4 * 32);
     const auto piece = static_cast<uint32_t>(step / 4);
-    wgmma_scores(s, wgmma_descriptor(queries + piece * kAttendRows * 128 + in_piece),
+    wgmma_shared(s, wgmma_descriptor(queries + piece * kAttendRows * 128 + in_piece),
                  wgmma_descriptor(keys + piece * kTileKeys * 128 + in_piece), step > 0 ? 1 : 0);
   }
 }
@@ -173,9 +150,8 @@ __device__ inline void issue_values(const uint32_t (&p)[kTileKeys / 4], uint32_t
                                     float (&out)[kDim / 2]) {
 #pragma unroll
   for (int step = 0; step < kTileKeys / 16; ++step) {
-    wgmma_values<kDim>(
-        out, p + 4 * step,
-        values_descriptor(values + static_cast<uint32_t>(step) * 2048, kTileKeys * 128));
+    wgmma<true>(out, p + 4 * step,
+                values_descriptor(values + static_cast<uint32_t>(step) * 2048, kTileKeys * 128), 1);
   }
 }
 
@@ -195,7 +171,9 @@ __device__ inline void multiply_tiles(const TilesCall& call, int first_token, in
   using Shape = AttendShape<kDim>;
   const int warpgroup = static_cast<int>(threadIdx.x) / 128;
   const bool speaks = threadIdx.x % 32 == 0;
-  load_wgmma_queries<kDim>(call, first_token, kv_head, shared);
+  load_queries<kDim, 128>(call, first_token, kv_head, 64 * warpgroup, 64, [&](int m, int chunk) {
+    return shared + piece_offset(kAttendRows, m, chunk);
+  });
   fence_for_wgmma();
   asm volatile("bar.sync %0, 128;" ::"r"(warpgroup + 1) : "memory");
   RunningRows rows;

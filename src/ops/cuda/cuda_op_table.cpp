@@ -13,8 +13,11 @@ OpTable cuda_op_table(NumericProfile profile) {
   table.norm = cuda::norm_ops();
   table.convolution = cuda::convolution_ops();
   table.gated_delta = cuda::gated_delta_ops(profile);
+  table.channel_delta = cuda::channel_delta_ops(profile);
+  table.hyper = cuda::hyper_ops();
   table.attention = cuda::attention_ops(profile);
   table.moe = cuda::moe_ops(profile);
+  table.swiglu_limit = true;
   return table;
 }
 

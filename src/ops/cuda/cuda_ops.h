@@ -10,6 +10,8 @@ LinearOps linear_ops(NumericProfile profile);
 NormOps norm_ops();
 ConvolutionOps convolution_ops();
 GatedDeltaOps gated_delta_ops(NumericProfile profile);
+ChannelDeltaOps channel_delta_ops(NumericProfile profile);
+HyperOps hyper_ops();
 AttentionOps attention_ops(NumericProfile profile);
 MoeOps moe_ops(NumericProfile profile);
 

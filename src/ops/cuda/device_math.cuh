@@ -47,6 +47,13 @@ __device__ inline float sigmoid(float x) {
 __device__ inline float silu(float x) {
   return x * sigmoid(x);
 }
+// silu(gate) * up within a limit (ops/swiglu.h). Comparisons, not fminf: NaN stays NaN.
+__device__ inline float gated_unit(float gate, float up, float limit) {
+  gate = gate > limit ? limit : gate;
+  up = up > limit ? limit : up;
+  up = up < -limit ? -limit : up;
+  return up * silu(gate);
+}
 __device__ inline float softplus(float x) {
   return x > 20.0f ? x : log1pf(expf(x));
 }

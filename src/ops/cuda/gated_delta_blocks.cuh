@@ -1,10 +1,14 @@
-// What the scan of the gated delta rule reads of a block of 64 tokens, in the fast profile.
+// What the scan of a delta rule reads of a block of 64 tokens, in the fast profile.
 //
 // With rows i, j of the block, G the running sum of the decays' logarithms and the names of
 // gated_delta_block.cuh: the keys and queries of a key head, and for each value head -A, P, what
 // scales the rows, and how much the state decays. Rows that were carried in have -A = 0, beta = 1
 // and e^G = 0, which makes their right side the update that the carry holds; rows past the end
 // have beta = 0 and so update nothing.
+//
+// With a decay per key channel (ops/channel_delta.h) every head has a key head. Its keys and
+// queries hold the decay since the block's start already, and the keys faded to the block's end are
+// other rows: e^G is 1 for the fresh rows, 0 for the carried ones, and e^(G_63 - G) is 1.
 #pragma once
 
 #include <cstdint>
@@ -49,10 +53,18 @@ struct DeltaHead {
 };
 static_assert(sizeof(DeltaKeys) % 128 == 0 && sizeof(DeltaHead) % 128 == 0);
 
+// What the end of a block with a decay per channel takes instead.
+struct DeltaFolded {
+  uint8_t k[kDeltaBlock * kScanKey * 2];  // as DeltaKeys
+  float end[kScanKey];                    // by channel
+};
+static_assert(sizeof(DeltaFolded) % 128 == 0);
+
 // Per block of the call, counted over its segments.
 struct DeltaBlocks {
-  DeltaKeys* keys;   // [blocks][key_heads]
-  DeltaHead* heads;  // [blocks][value_heads]
+  DeltaKeys* keys;      // [blocks][key_heads]
+  DeltaHead* heads;     // [blocks][value_heads]
+  DeltaFolded* folded;  // [blocks][value_heads], or null: one decay per head
 };
 
 __device__ inline int key_chunk(int row, int chunk) {
@@ -73,5 +85,12 @@ __device__ inline void load_columns(const uint8_t* matrix, int col0, int k, uint
 
 void launch_delta_prepare(CudaStream& stream, const DeltaCall& call, const DeltaBlocks& blocks,
                           int block_count);
+void launch_channel_prepare(CudaStream& stream, const DeltaCall& call, const DeltaBlocks& blocks,
+                            int block_count);
+
+// The scan over the blocks of each head, with one decay per head or one per channel.
+template <bool kByChannel>
+void launch_delta_scan(CudaStream& stream, const DeltaCall& call, const DeltaBlocks& blocks,
+                       unsigned segments);
 
 }  // namespace motley::cuda

@@ -1,4 +1,4 @@
-// One call of the gated delta rule over blocks of 64 tokens, as its kernels see it.
+// One call of a delta rule over blocks of 64 tokens, as its kernels see it.
 #pragma once
 
 #include <span>
@@ -33,6 +33,10 @@ struct DeltaCall {
   int segment_count;
   GatedDeltaShape shape;
   bool flush;  // fold the carry, no new rows
+  // The rule with a decay per key channel (ops/channel_delta.h): held_decays and decays of a
+  // segment are one row, the decay since the block's start.
+  bool by_channel;
+  float lower_bound;  // of a channel's decay; 0: softplus
 };
 
 // Where a block of tokens lies.
@@ -53,6 +57,23 @@ __device__ inline DeltaBlockRows delta_block_rows(const DeltaSegment& segment, i
 inline int delta_blocks(const DeltaSegment& segment) {
   return (segment.held + segment.rows + kDeltaBlock - 1) / kDeltaBlock;
 }
+
+// The segment that block `number` of the call belongs to.
+__device__ inline const DeltaSegment& delta_segment_of(const DeltaCall& call, int number) {
+  int index = 0;
+  while (index + 1 < call.segment_count && number >= call.segments[index + 1].first_block) ++index;
+  return call.segments[index];
+}
+
+// Rows that the carry must hold for the block of tokens to lie on the grid of positions.
+inline int32_t delta_rows_before(const RowSegment& rows) {
+  return static_cast<int32_t>(rows.first_position.value % kDeltaBlock);
+}
+// The first `rows` rows of a carry's part become `value`: tokens that the state holds already.
+void fill_delta_rows(CudaStream& stream, const TensorView& view, int64_t rows, float value);
+
+// A copy of the first `rows` rows of `view`, scratch of `stream`, in stream order.
+ConstRows copy_delta_rows(CudaStream& stream, const TensorView& view, int64_t rows);
 
 // The log of the decay that row `row` of the call brings to value head `head`.
 __device__ inline float delta_log_decay(const DeltaCall& call, int64_t row, int head) {

@@ -316,19 +316,6 @@ void launch(CudaStream& stream, DeltaCall call, std::span<const DeltaSegment> se
   stream.check_launch("gated_delta.chunked");
 }
 
-// A copy of the first `rows` rows of `view`, in stream order.
-ConstRows copy_rows(CudaStream& stream, const TensorView& view, int64_t rows) {
-  const int64_t cols = view.cols();
-  auto* copy = stream.scratch().allocate<float>(rows * cols);
-  stream.note(
-      cudaMemcpy2DAsync(copy, static_cast<size_t>(cols) * sizeof(float), view.data,
-                        static_cast<size_t>(view.row_stride) * sizeof(float),
-                        static_cast<size_t>(cols) * sizeof(float), static_cast<size_t>(rows),
-                        cudaMemcpyDeviceToDevice, stream.handle()),
-      "gated_delta.chunked");
-  return {copy, cols};
-}
-
 DeltaSegment segment_of(CudaStream& stream, const GatedDeltaSegment& segment, int32_t rows) {
   const DeltaCarry& carry = segment.carry;
   DeltaSegment item{};
@@ -342,10 +329,37 @@ DeltaSegment segment_of(CudaStream& stream, const GatedDeltaSegment& segment, in
   item.held_keys = {item.keys.data, item.keys.stride};
   item.held_decays = {item.decays.data, item.decays.stride};
   if (item.held > 0 && item.held + rows >= kDeltaBlock) {
-    item.held_keys = copy_rows(stream, carry.keys, item.held);
-    item.held_decays = copy_rows(stream, carry.decays, item.held);
+    item.held_keys = copy_delta_rows(stream, carry.keys, item.held);
+    item.held_decays = copy_delta_rows(stream, carry.decays, item.held);
   }
   return item;
+}
+
+// The same in both profiles: a carry is folded once, so its cost does not matter.
+void flush_carry(Stream& any, const GatedDeltaShape& shape, const GatedDeltaSegment& segment) {
+  if (*segment.carry.rows == 0) return;
+  CudaStream& stream = cuda_stream(any);
+  Arena::Scope scope(stream.scratch());
+  if (!is_supported(stream, shape)) return;
+  const DeltaSegment item = segment_of(stream, segment, 0);
+  *segment.carry.rows = 0;
+  DeltaCall call{};
+  call.shape = shape;
+  call.flush = true;
+  launch(stream, call, {&item, 1});
+}
+
+// A sequence that went token by token inside a block has no carry: its tokens since the block's
+// start are in the state. They become carried rows that do nothing, so that blocks lie on the grid.
+void align_carry(CudaStream& stream, const GatedDeltaShape& shape,
+                 const GatedDeltaSegment& segment) {
+  const int32_t before = delta_rows_before(segment.rows);
+  if (*segment.carry.rows == before) return;
+  flush_carry(stream, shape, segment);
+  fill_delta_rows(stream, segment.carry.keys, before, 0.0f);
+  fill_delta_rows(stream, segment.carry.updates, before, 0.0f);
+  fill_delta_rows(stream, segment.carry.decays, before, 0.0f);
+  *segment.carry.rows = before;
 }
 
 template <NumericProfile kProfile>
@@ -355,6 +369,7 @@ void chunked(Stream& any, const GatedDeltaArgs& args) {
   std::vector<DeltaSegment> segments;
   for (const GatedDeltaSegment& segment : args.segments) {
     if (segment.rows.rows == 0) continue;
+    align_carry(stream, args.shape, segment);
     segments.push_back(segment_of(stream, segment, segment.rows.rows));
     *segment.carry.rows = (*segment.carry.rows + segment.rows.rows) % kDeltaBlock;
   }
@@ -372,20 +387,6 @@ void chunked(Stream& any, const GatedDeltaArgs& args) {
   } else {
     run_delta_scan(stream, call, segments);
   }
-}
-
-// The same in both profiles: a carry is folded once, so its cost does not matter.
-void flush_carry(Stream& any, const GatedDeltaShape& shape, const GatedDeltaSegment& segment) {
-  if (*segment.carry.rows == 0) return;
-  CudaStream& stream = cuda_stream(any);
-  Arena::Scope scope(stream.scratch());
-  if (!is_supported(stream, shape)) return;
-  const DeltaSegment item = segment_of(stream, segment, 0);
-  *segment.carry.rows = 0;
-  DeltaCall call{};
-  call.shape = shape;
-  call.flush = true;
-  launch(stream, call, {&item, 1});
 }
 
 }  // namespace

@@ -33,9 +33,7 @@ struct Place {
 __device__ Place find_place(const DeltaCall& call) {
   Place place;
   const int number = static_cast<int>(blockIdx.x);
-  int index = 0;
-  while (index + 1 < call.segment_count && number >= call.segments[index + 1].first_block) ++index;
-  place.segment = call.segments[index];
+  place.segment = delta_segment_of(call, number);
   place.block = delta_block_rows(place.segment, number - place.segment.first_block);
   place.key_head = static_cast<int>(blockIdx.y);
   place.number = number;

@@ -1,5 +1,4 @@
-// What the scan of the gated delta rule (gated_delta_scan.cu) keeps in shared memory, and the
-// copies into it.
+// What the scan of a delta rule (delta_scan.cuh) keeps in shared memory, and the copies into it.
 #pragma once
 
 #include "ops/cuda/gated_delta_blocks.cuh"
@@ -18,12 +17,18 @@ inline constexpr int kValuePitch =
     kBlockColumns + 4;  // free of bank conflicts as scale_rows reads it
 
 // What the scan of the state reads of a block.
-struct Stage {
+struct StageBase {
   uint8_t k[sizeof(DeltaKeys::k)];
   uint8_t a[sizeof(DeltaScores::a)];
   DeltaDiagonal diagonal;
   DeltaGates gates;
   float value[kDeltaBlock][kValuePitch];  // v of the fresh rows, u of the carried ones
+};
+template <bool kByChannel>
+struct Stage : StageBase {};
+template <>
+struct Stage<true> : StageBase {
+  DeltaFolded folded;
 };
 // What the outputs need of it.
 struct OutputStage {
@@ -36,9 +41,10 @@ struct Handover {
   uint4 state[kWarps][kKeyTiles / 2][32];
   uint4 updates[kWarps][4][32];
 };
+template <bool kByChannel>
 constexpr int shared_bytes(int stages) {
-  return static_cast<int>(sizeof(Handover) +
-                          static_cast<size_t>(stages) * (sizeof(Stage) + sizeof(OutputStage)));
+  constexpr size_t kStageBytes = sizeof(Stage<kByChannel>) + sizeof(OutputStage);
+  return static_cast<int>(sizeof(Handover) + static_cast<size_t>(stages) * kStageBytes);
 }
 
 // Barriers: within the warps of one kind; between two warps, one by one.
@@ -88,7 +94,7 @@ __device__ inline Place find_place(const DeltaCall& call) {
 
 // v of the fresh rows of a block, u of the carried ones; zeros past the ends.
 __device__ inline void issue_values(const DeltaCall& call, const Place& place, int block,
-                                    Stage& target) {
+                                    StageBase& target) {
   constexpr int kChunks = kBlockColumns / 4;
   const DeltaBlockRows rows = delta_block_rows(place.segment, block);
   const int dim = call.shape.value_head_dim;
@@ -131,6 +137,7 @@ __device__ inline void issue_copy(const T& from, T& to) {
 struct BlockData {
   const DeltaKeys* keys;
   const DeltaHead* head;
+  const DeltaFolded* folded;
 };
 
 __device__ inline BlockData find_block(const DeltaCall& call, const DeltaBlocks& blocks,
@@ -138,16 +145,19 @@ __device__ inline BlockData find_block(const DeltaCall& call, const DeltaBlocks&
   const int key_head = place.head / (call.shape.value_heads / call.shape.key_heads);
   const int64_t number = int64_t{place.segment.first_block} + block;
   return {blocks.keys + number * call.shape.key_heads + key_head,
-          blocks.heads + number * call.shape.value_heads + place.head};
+          blocks.heads + number * call.shape.value_heads + place.head,
+          blocks.folded + number * call.shape.value_heads + place.head};
 }
 
+template <bool kByChannel>
 __device__ inline void issue(const DeltaCall& call, const DeltaBlocks& blocks, const Place& place,
-                             int block, Stage& target) {
+                             int block, Stage<kByChannel>& target) {
   const BlockData data = find_block(call, blocks, place, block);
   issue_copy(data.keys->k, target.k);
   issue_copy(data.head->scores.a, target.a);
   issue_copy(data.head->scores.diagonal, target.diagonal);
   issue_copy(data.head->gates, target.gates);
+  if constexpr (kByChannel) issue_copy(*data.folded, target.folded);
   issue_values(call, place, block, target);
   copy_async_commit();
 }

@@ -165,7 +165,7 @@ bool gemm_takes_gated(const CudaStream& stream, const WeightMatrix& weights) {
 }
 
 PreparedRows run_gemm_gated(CudaStream& stream, std::span<const GemmGroup> groups,
-                            const PreparedRows& x, int64_t rows) {
+                            const PreparedRows& x, int64_t rows, SwigluParams swiglu) {
   PreparedRows hidden;
   hidden.rows = rows;
   hidden.padded_cols = divide_up(groups[0].weights.rows, kColumnPad) * kColumnPad;
@@ -177,6 +177,7 @@ PreparedRows run_gemm_gated(CudaStream& stream, std::span<const GemmGroup> group
   call.w_tiles = static_cast<int>(hidden.padded_cols / kTileK);
   call.hidden = pieces;
   call.hidden_rows = rows;
+  call.limit = swiglu.limit;
   launch_groups(stream, groups, call);
   return hidden;
 }

@@ -43,9 +43,10 @@ inline constexpr int32_t kGemmGroupAlign = 8;
 // All groups have one format and one shape.
 void run_gemm_groups(CudaStream& stream, std::span<const GemmGroup> groups, const PreparedRows& x);
 
-// silu(x W^T) * (x up^T) of all groups as rows for another product: row first_out + i, a multiple
-// of kGemmGroupAlign and i. `rows` of them, those of no group are undefined. Scratch of `stream`.
+// silu(x W^T) * (x up^T), within a limit, of all groups as rows for another product: row first_out
+// + i, a multiple of kGemmGroupAlign and i. `rows` of them, those of no group are undefined.
+// Scratch of `stream`.
 PreparedRows run_gemm_gated(CudaStream& stream, std::span<const GemmGroup> groups,
-                            const PreparedRows& x, int64_t rows);
+                            const PreparedRows& x, int64_t rows, SwigluParams swiglu);
 
 }  // namespace motley::cuda

@@ -44,6 +44,7 @@ struct GemmCall {
   int w_tiles;
   __nv_bfloat16* hidden;  // gated items: kTileMajor, else null
   int64_t hidden_rows;
+  float limit;  // of gated items
   PreparedRows x;
   int64_t y_stride;
   int64_t code_stride;

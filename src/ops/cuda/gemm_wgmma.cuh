@@ -202,7 +202,7 @@ __device__ inline void multiply_stage(uint32_t x_address, const uint32_t (&a)[16
 #pragma unroll
   for (int step = 0; step < 4; ++step) {
     const uint64_t x = wgmma_descriptor(x_address + static_cast<uint32_t>(step * 32));
-    wgmma<kXRows>(c, a + 4 * step, x, step > 0 || accumulate ? 1 : 0);
+    wgmma<false>(c, a + 4 * step, x, step > 0 || accumulate ? 1 : 0);
   }
   wgmma_commit();
 }
@@ -250,7 +250,7 @@ __device__ inline void store_gated(const GemmCall& call, const GemmPlace& place,
     float value[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
-      value[j] = inside ? c[4 * n + 2 + j] * silu(c[4 * n + j]) : 0.0f;
+      value[j] = inside ? gated_unit(c[4 * n + j], c[4 * n + 2 + j], call.limit) : 0.0f;
     }
     const float other = __shfl_xor_sync(kFullWarp, upper ? value[0] : value[1], 16);
     const uint32_t pair = upper ? pack_bf16(other, value[1]) : pack_bf16(value[0], other);

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "ops/cuda/cuda_stream.h"
+#include "ops/cuda/prepared_rows.h"
 #include "tensor/tensor_view.h"
 
 namespace motley::cuda {
@@ -31,8 +32,8 @@ struct IntegerRows {
   int64_t padded_cols = 0;  // K up to a multiple of 256, zeros beyond
 };
 
-// x [rows, cols], or silu(gate) * x. The result is scratch of `stream`.
-IntegerRows prepare_integer_rows(CudaStream& stream, const ConstTensorView& x,
-                                 const ConstTensorView& gate, int group_size);
+// x [rows, cols], gated. The result is scratch of `stream`.
+IntegerRows prepare_integer_rows(CudaStream& stream, const ConstTensorView& x, const RowGate& gate,
+                                 int group_size);
 
 }  // namespace motley::cuda

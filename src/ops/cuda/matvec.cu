@@ -127,7 +127,7 @@ MatvecJob matvec_job(const WeightMatrix& weights, const TensorView& y) {
 }
 
 MatvecRows matvec_rows(CudaStream& stream, const MatvecShape& shape, const ConstTensorView& x,
-                       const ConstTensorView& gate) {
+                       const RowGate& gate) {
   MatvecRows rows;
   if (shape.is_integer()) {
     rows.fixed = prepare_integer_rows(stream, x, gate, shape.affine.group_size);

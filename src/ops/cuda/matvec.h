@@ -66,9 +66,9 @@ bool matvec_takes(const WeightMatrix& weights);
 MatvecShape matvec_shape(const WeightMatrix& weights, NumericProfile profile);
 MatvecJob matvec_job(const WeightMatrix& weights, const TensorView& y);
 
-// x, or silu(gate) * x, as scratch of `stream`.
+// x, gated, as scratch of `stream`.
 MatvecRows matvec_rows(CudaStream& stream, const MatvecShape& shape, const ConstTensorView& x,
-                       const ConstTensorView& gate);
+                       const RowGate& gate);
 // True when rows prepared for `a` serve `b`.
 bool same_rows(const MatvecShape& a, const MatvecShape& b);
 

@@ -125,7 +125,8 @@ const MatvecJob* upload_jobs(CudaStream& stream, const PairList& list, const Pai
 }
 
 void experts_rows(CudaStream& stream, const ConstTensorView& x, const PairList& list,
-                  const PairBuffers& buffers, const TensorView& pair_out, NumericProfile profile) {
+                  const PairBuffers& buffers, const TensorView& pair_out, SwigluParams swiglu,
+                  NumericProfile profile) {
   const MatvecJob* jobs = upload_jobs(stream, list, buffers, pair_out);
   const auto count = static_cast<int64_t>(list.items.size());
   const ExpertWeights& first = *list.items[0].weights;
@@ -133,7 +134,7 @@ void experts_rows(CudaStream& stream, const ConstTensorView& x, const PairList& 
   const MatvecShape out_shape = matvec_shape(first.down, profile);
   const MatvecRows in = matvec_rows(stream, in_shape, x, {});
   run_matvec_uniform(stream, in_shape, in, jobs, 2 * count, first.gate.rows, list.max_count);
-  const MatvecRows hidden = matvec_rows(stream, out_shape, buffers.up, buffers.gate);
+  const MatvecRows hidden = matvec_rows(stream, out_shape, buffers.up, {buffers.gate, swiglu});
   run_matvec_uniform(stream, out_shape, hidden, jobs + 2 * count, count, first.down.rows,
                      list.max_count);
 }
@@ -149,17 +150,18 @@ std::vector<GemmGroup> list_groups(const PairList& list) {
 }
 
 // Gate and up in one product, which leaves the rows that down takes.
-PreparedRows gated_rows(CudaStream& stream, const PairList& list, const PreparedRows& x) {
+PreparedRows gated_rows(CudaStream& stream, const PairList& list, const PreparedRows& x,
+                        SwigluParams swiglu) {
   std::vector<GemmGroup> groups = list_groups(list);
   for (size_t i = 0; i < groups.size(); ++i) {
     groups[i].weights = list.items[i].weights->gate;
     groups[i].up = list.items[i].weights->up;
   }
-  return run_gemm_gated(stream, groups, x, static_cast<int64_t>(list.pairs.size()));
+  return run_gemm_gated(stream, groups, x, static_cast<int64_t>(list.pairs.size()), swiglu);
 }
 
 PreparedRows separate_rows(CudaStream& stream, const PairList& list, const PreparedRows& x,
-                           const PairBuffers& buffers) {
+                           const PairBuffers& buffers, SwigluParams swiglu) {
   std::vector<GemmGroup> groups;
   for (const PairList::Item& item : list.items) {
     groups.push_back(
@@ -169,7 +171,7 @@ PreparedRows separate_rows(CudaStream& stream, const PairList& list, const Prepa
   }
   run_gemm_groups(stream, groups, x);
   const RowOrder order = gemm_order(stream, list.items[0].weights->down);
-  return prepare_rows(stream, buffers.up, buffers.gate, 1, order);
+  return prepare_rows(stream, buffers.up, {buffers.gate, swiglu}, 1, order);
 }
 
 PairBuffers make_buffers(CudaStream& stream, const PairList& list) {
@@ -180,14 +182,15 @@ PairBuffers make_buffers(CudaStream& stream, const PairList& list) {
 }
 
 void experts_tiles(CudaStream& stream, const ConstTensorView& x, const PairList& list,
-                   const TensorView& pair_out) {
+                   const TensorView& pair_out, SwigluParams swiglu) {
   const PairIds ids = upload_ids(stream, list);
   const auto pairs = static_cast<int64_t>(list.pairs.size());
   const ExpertWeights& first = *list.items[0].weights;
   const PreparedRows in = gather_rows(stream, x, ids.x_rows, pairs, gemm_order(stream, first.gate));
   const bool gated = gemm_takes_gated(stream, first.gate) && gemm_takes_gated(stream, first.down);
-  const PreparedRows hidden = gated ? gated_rows(stream, list, in)
-                                    : separate_rows(stream, list, in, make_buffers(stream, list));
+  const PreparedRows hidden =
+      gated ? gated_rows(stream, list, in, swiglu)
+            : separate_rows(stream, list, in, make_buffers(stream, list), swiglu);
   std::vector<GemmGroup> groups = list_groups(list);
   for (size_t i = 0; i < groups.size(); ++i) {
     groups[i].weights = list.items[i].weights->down;
@@ -199,7 +202,7 @@ void experts_tiles(CudaStream& stream, const ConstTensorView& x, const PairList&
 
 // Any format, any alignment, mixed shapes.
 void experts_scalar(CudaStream& stream, const ConstTensorView& x, const PairList& list,
-                    const PairBuffers& buffers, const TensorView& pair_out) {
+                    const PairBuffers& buffers, const TensorView& pair_out, SwigluParams swiglu) {
   const PairIds ids = upload_ids(stream, list);
   const NormOps norm = norm_ops();
   for (const PairList::Item& item : list.items) {
@@ -208,7 +211,7 @@ void experts_scalar(CudaStream& stream, const ConstTensorView& x, const PairList
     const int32_t* rows = ids.x_rows + item.first;
     run_scalar_linear(stream, item.weights->gate, x, gate, item.count, rows, nullptr);
     run_scalar_linear(stream, item.weights->up, x, up, item.count, rows, nullptr);
-    norm.silu_multiply(stream, gate, up, {}, up);
+    norm.silu_multiply(stream, gate, up, swiglu, up);
     run_scalar_linear(stream, item.weights->down, up, pair_out, item.count, nullptr,
                       ids.pairs + item.first);
   }
@@ -217,7 +220,6 @@ void experts_scalar(CudaStream& stream, const ConstTensorView& x, const PairList
 template <NumericProfile kProfile>
 void experts(Stream& any, const ConstTensorView& x, RowCounts counts, ExpertParams params,
              std::span<const ExpertWork> work, const TensorView& pair_out) {
-  MOTLEY_CHECK(!params.swiglu.is_limited(), "no limit of gate and up on this backend");
   CudaStream& stream = cuda_stream(any);
   const int64_t limits[3] = {0, counts.decode, counts.total()};
   for (int role = 0; role < 2; ++role) {
@@ -228,11 +230,12 @@ void experts(Stream& any, const ConstTensorView& x, RowCounts counts, ExpertPara
     if (list.items.empty()) continue;
     const ConstTensorView rows = x.slice_rows(0, limits[role + 1]);
     if (!one_shape(list, tiles ? gemm_takes : matvec_takes)) {
-      experts_scalar(stream, rows, list, make_buffers(stream, list), pair_out);
+      experts_scalar(stream, rows, list, make_buffers(stream, list), pair_out, params.swiglu);
     } else if (tiles) {
-      experts_tiles(stream, rows, list, pair_out);
+      experts_tiles(stream, rows, list, pair_out, params.swiglu);
     } else {
-      experts_rows(stream, rows, list, make_buffers(stream, list), pair_out, kProfile);
+      experts_rows(stream, rows, list, make_buffers(stream, list), pair_out, params.swiglu,
+                   kProfile);
     }
   }
 }

@@ -92,35 +92,50 @@ __global__ void __launch_bounds__(kThreads)
 
 enum class Pointwise { kAdd, kSiluMultiply, kSigmoidMultiply, kSigmoidMultiplyRow };
 
+struct PointwiseCall {
+  ConstRows a;
+  ConstRows b;
+  Rows y;
+  int dim;
+  float limit;   // kSiluMultiply
+  int head_dim;  // kSigmoidMultiply: columns of y to a head,
+  int head_gap;  // and columns of a between one head's gates and the next one's
+};
+
 template <Pointwise kOp>
-__global__ void __launch_bounds__(kThreads)
-    pointwise_kernel(ConstRows a, ConstRows b, Rows y, int dim) {
+__global__ void __launch_bounds__(kThreads) pointwise_kernel(PointwiseCall call) {
   const int64_t row = blockIdx.y;
-  for (int col = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x); col < dim;
-       col += static_cast<int>(gridDim.x) * kThreads) {
-    float& out = y.row(row)[col];
-    if constexpr (kOp == Pointwise::kAdd) out += a.row(row)[col];
-    if constexpr (kOp == Pointwise::kSiluMultiply) out = silu(a.row(row)[col]) * b.row(row)[col];
-    if constexpr (kOp == Pointwise::kSigmoidMultiply) out *= sigmoid(a.row(row)[col]);
-    if constexpr (kOp == Pointwise::kSigmoidMultiplyRow) out *= sigmoid(a.row(row)[0]);
+  const float* a = call.a.row(row);
+  for (int col = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+       col < call.dim; col += static_cast<int>(gridDim.x) * kThreads) {
+    float& out = call.y.row(row)[col];
+    if constexpr (kOp == Pointwise::kAdd) out += a[col];
+    if constexpr (kOp == Pointwise::kSiluMultiply) {
+      out = gated_unit(a[col], call.b.row(row)[col], call.limit);
+    }
+    if constexpr (kOp == Pointwise::kSigmoidMultiply) {
+      out *= sigmoid(a[col + col / call.head_dim * call.head_gap]);
+    }
+    if constexpr (kOp == Pointwise::kSigmoidMultiplyRow) out *= sigmoid(a[0]);
   }
 }
 
 template <Pointwise kOp>
-void pointwise(Stream& any, const ConstTensorView& a, const ConstTensorView& b,
-               const TensorView& y) {
+void pointwise(Stream& any, const ConstTensorView& a, const ConstTensorView& b, const TensorView& y,
+               PointwiseCall call) {
   CudaStream& stream = cuda_stream(any);
   const int64_t rows = y.rows();
-  const int64_t dim = y.cols();
+  call.dim = static_cast<int>(y.cols());
   // The grid's second dimension is limited to 65535: long batches go in slices.
   for (int64_t begin = 0; begin < rows; begin += 32768) {
     const int64_t count = rows - begin < 32768 ? rows - begin : 32768;
     const ConstTensorView a_part = a.slice_rows(begin, count);
     const ConstTensorView b_part = b.is_empty() ? b : b.slice_rows(begin, count);
-    const dim3 grid(grid_of(dim, 4 * kThreads), static_cast<unsigned>(count));
-    pointwise_kernel<kOp><<<grid, kThreads, 0, stream.handle()>>>(
-        rows_of(a_part), rows_of(b_part), rows_of(y.slice_rows(begin, count)),
-        static_cast<int>(dim));
+    call.a = rows_of(a_part);
+    call.b = rows_of(b_part);
+    call.y = rows_of(y.slice_rows(begin, count));
+    const dim3 grid(grid_of(call.dim, 4 * kThreads), static_cast<unsigned>(count));
+    pointwise_kernel<kOp><<<grid, kThreads, 0, stream.handle()>>>(call);
   }
   stream.check_launch("pointwise");
 }
@@ -147,21 +162,25 @@ void gated_rms_norm(Stream& any, const ConstTensorView& x, const ConstTensorView
 }
 
 void add(Stream& stream, const ConstTensorView& x, const TensorView& y) {
-  pointwise<Pointwise::kAdd>(stream, x, {}, y);
+  pointwise<Pointwise::kAdd>(stream, x, {}, y, {});
 }
 
 void silu_multiply(Stream& stream, const ConstTensorView& gate, const ConstTensorView& up,
                    SwigluParams params, const TensorView& y) {
-  MOTLEY_CHECK(!params.is_limited(), "no limit of gate and up on this backend");
-  pointwise<Pointwise::kSiluMultiply>(stream, gate, up, y);
+  PointwiseCall call{};
+  call.limit = params.limit;
+  pointwise<Pointwise::kSiluMultiply>(stream, gate, up, y, call);
 }
 
 void sigmoid_multiply(Stream& stream, const ConstTensorView& gate, const TensorView& y) {
   if (gate.cols() == 1 && y.cols() != 1) {
-    pointwise<Pointwise::kSigmoidMultiplyRow>(stream, gate, {}, y);
-  } else {
-    pointwise<Pointwise::kSigmoidMultiply>(stream, gate, {}, y);
+    return pointwise<Pointwise::kSigmoidMultiplyRow>(stream, gate, {}, y, {});
   }
+  PointwiseCall call{};
+  const bool by_head = gate.shape.rank() == 3;
+  call.head_dim = static_cast<int>(by_head ? y.shape[2] : y.cols());
+  call.head_gap = by_head ? static_cast<int>(gate.shape[2] - y.shape[2]) : 0;
+  pointwise<Pointwise::kSigmoidMultiply>(stream, gate, {}, y, call);
 }
 
 }  // namespace

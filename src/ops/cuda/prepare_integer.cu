@@ -1,7 +1,6 @@
 #include "ops/cuda/device_math.cuh"
 #include "ops/cuda/integer_rows.h"
 #include "ops/cuda/launch.cuh"
-#include "ops/cuda/prepared_rows.h"
 #include "ops/cuda/tensor_core.cuh"
 
 namespace motley::cuda {
@@ -13,6 +12,7 @@ constexpr float kLargest = 32639.0f;  // high byte at most 127 after rounding
 struct Prepare {
   ConstRows x;
   ConstRows gate;  // data may be null
+  float limit;     // with `gate`
   uint4* units;
   float* blocks;
   int cols;
@@ -39,7 +39,9 @@ __global__ void __launch_bounds__(kThreads) prepare_integer_kernel(Prepare call)
     values[i] = 0;
     if (col >= call.cols) continue;
     values[i] = call.x.row(row)[col];
-    if (call.gate.data != nullptr) values[i] *= silu(call.gate.row(row)[col]);
+    if (call.gate.data != nullptr) {
+      values[i] = gated_unit(call.gate.row(row)[col], values[i], call.limit);
+    }
     largest = fmaxf(largest, fabsf(values[i]));
   }
   for (int offset = 8; offset > 0; offset /= 2) {
@@ -75,8 +77,8 @@ __global__ void __launch_bounds__(kThreads) prepare_integer_kernel(Prepare call)
 
 }  // namespace
 
-IntegerRows prepare_integer_rows(CudaStream& stream, const ConstTensorView& x,
-                                 const ConstTensorView& gate, int group_size) {
+IntegerRows prepare_integer_rows(CudaStream& stream, const ConstTensorView& x, const RowGate& gate,
+                                 int group_size) {
   IntegerRows result;
   result.rows = x.rows();
   result.padded_cols = divide_up(x.cols(), kColumnPad) * kColumnPad;
@@ -87,7 +89,8 @@ IntegerRows prepare_integer_rows(CudaStream& stream, const ConstTensorView& x,
   result.blocks = blocks;
   if (result.rows == 0) return result;
   const Prepare call{rows_of(x),
-                     rows_of(gate),
+                     rows_of(gate.rows),
+                     gate.params.limit,
                      units,
                      blocks,
                      static_cast<int>(x.cols()),

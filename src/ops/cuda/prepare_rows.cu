@@ -11,6 +11,7 @@ constexpr int kThreads = 128;
 struct Prepare {
   ConstRows x;
   ConstRows gate;      // data may be null
+  float limit;         // with `gate`
   const int32_t* ids;  // of gather_kernel
   __nv_bfloat16* pieces;
   float* sums;
@@ -45,7 +46,7 @@ __device__ void load_unit(const Prepare& call, int64_t row, int col, float (&val
   float gate[8];
   load_eight(call.gate.row(row), col, call.cols, gate);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) values[i] *= silu(gate[i]);
+  for (int i = 0; i < 8; ++i) values[i] = gated_unit(gate[i], values[i], call.limit);
 }
 
 __device__ inline uint32_t pick(const uint32_t (&values)[4], int index) {
@@ -159,11 +160,12 @@ PreparedRows prepare(CudaStream& stream, Prepare call, int64_t rows, int64_t col
 
 }  // namespace
 
-PreparedRows prepare_rows(CudaStream& stream, const ConstTensorView& x, const ConstTensorView& gate,
+PreparedRows prepare_rows(CudaStream& stream, const ConstTensorView& x, const RowGate& gate,
                           int pieces, RowOrder order) {
   Prepare call{};
   call.x = rows_of(x);
-  call.gate = rows_of(gate);
+  call.gate = rows_of(gate.rows);
+  call.limit = gate.params.limit;
   return prepare(stream, call, x.rows(), x.cols(), pieces, order);
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "ops/cuda/cuda_stream.h"
+#include "ops/swiglu.h"
 #include "tensor/tensor_view.h"
 
 namespace motley::cuda {
@@ -26,12 +27,18 @@ struct PreparedRows {
   int64_t padded_cols = 0;  // K up to a multiple of kColumnPad, zeros beyond
 };
 
+// Rows to multiply by silu(gate) on the way: x becomes the gated unit of ops/swiglu.h.
+struct RowGate {
+  ConstTensorView rows;  // empty: x as it is
+  SwigluParams params;
+};
+
 inline constexpr int64_t kColumnPad = 256;
 inline constexpr int64_t kTileReadAhead = 256;  // rows
 
 // x: [rows, cols]. One piece rounds to bfloat16; three hold every bit of a float32. The result is
-// scratch of `stream`. With `gate` the row is silu(gate) * x.
-PreparedRows prepare_rows(CudaStream& stream, const ConstTensorView& x, const ConstTensorView& gate,
+// scratch of `stream`.
+PreparedRows prepare_rows(CudaStream& stream, const ConstTensorView& x, const RowGate& gate,
                           int pieces, RowOrder order);
 
 // Row i is row ids[i] of x; one piece, no sums. ids: device memory.

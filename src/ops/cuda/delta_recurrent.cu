@@ -1,5 +1,7 @@
+// The token-by-token form of both delta rules: one decay per head, or one per key channel.
 #include <vector>
 
+#include "ops/cuda/channel_delta_call.cuh"
 #include "ops/cuda/cuda_stream.h"
 #include "ops/cuda/device_math.cuh"
 #include "ops/cuda/gated_delta_kernels.h"
@@ -26,6 +28,7 @@ struct Call {
   Rows out;
   const Segment* segments;
   GatedDeltaShape shape;
+  float lower_bound;  // of a channel's decay; 0: softplus
 };
 
 // One row's q and k of a head, normalised; q carries key_dim^-1/2. Warp 0 does q, warp 1 does k.
@@ -44,6 +47,24 @@ __device__ void load_query_key(const Call& call, const float* row, int key_head,
   for (int i = lane; i < dim; i += 32) out[i] = in[i] * scale;
 }
 
+// One row's decay factors of a head's channels, by warp 2.
+__device__ void load_factors(const Call& call, int64_t row, int head, float rate, float* factors) {
+  if (threadIdx.x / 32 != 2) return;
+  const int dim = call.shape.key_head_dim;
+  const float* a = call.decay.row(row) + int64_t{head} * dim;
+  const float* bias = call.dt_bias + int64_t{head} * dim;
+  for (int i = static_cast<int>(threadIdx.x) % 32; i < dim; i += 32) {
+    factors[i] = channel_factor(a[i] + bias[i], rate, call.lower_bound);
+  }
+}
+
+template <int kSize>
+__device__ void clear(float (&rows)[2][kSize]) {
+  for (int i = static_cast<int>(threadIdx.x); i < 2 * kSize; i += 32 * kWarps) {
+    rows[i / kSize][i % kSize] = 0;
+  }
+}
+
 // Sum over the warps' parts of a column, in order; every thread of the column gets it.
 __device__ float column_sum(float value, float (&partial)[kWarps][kColumns]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -56,10 +77,12 @@ __device__ float column_sum(float value, float (&partial)[kWarps][kColumns]) {
 }
 
 // Grid: (column blocks, value heads, segments). Each thread holds kRows elements of one column.
-template <int kRows>
+// kByChannel: the rule of ops/channel_delta.h.
+template <int kRows, bool kByChannel>
 __global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
   __shared__ float q[2][kMaxKeyDim];
   __shared__ float k[2][kMaxKeyDim];
+  __shared__ float factors[2][kByChannel ? kMaxKeyDim : 1];
   __shared__ float read_parts[kWarps][kColumns];
   __shared__ float out_parts[kWarps][kColumns];
   const Segment segment = call.segments[blockIdx.z];
@@ -78,10 +101,9 @@ __global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
     const bool inside = active && base + i < shape.key_head_dim;
     s[i] = inside ? state[int64_t{i} * shape.value_head_dim] : 0.0f;
   }
-  for (int i = static_cast<int>(threadIdx.x); i < 2 * kMaxKeyDim; i += 32 * kWarps) {
-    q[i / kMaxKeyDim][i % kMaxKeyDim] = 0;
-    k[i / kMaxKeyDim][i % kMaxKeyDim] = 0;
-  }
+  clear(q);
+  clear(k);
+  clear(factors);
   __syncthreads();
   const float rate = expf(call.a_log[head]);
   for (int t = 0; t < segment.rows; ++t) {
@@ -90,7 +112,12 @@ __global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
     const float* q_row = q[t % 2] + base;
     const float* k_row = k[t % 2] + base;
     load_query_key(call, in, key_head, q[t % 2], k[t % 2]);
-    const float decay = expf(-rate * softplus(call.decay.row(row)[head] + call.dt_bias[head]));
+    float decay = 0;
+    if constexpr (kByChannel) {
+      load_factors(call, row, head, rate, factors[t % 2]);
+    } else {
+      decay = expf(-rate * softplus(call.decay.row(row)[head] + call.dt_bias[head]));
+    }
     const float beta = sigmoid(call.beta.row(row)[head]);
     const float v = active ? in[int64_t{2} * shape.key_heads * shape.key_head_dim +
                                 int64_t{head} * shape.value_head_dim + column]
@@ -99,7 +126,7 @@ __global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
     float sum = 0;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      s[i] *= decay;
+      s[i] *= kByChannel ? factors[t % 2][kByChannel ? base + i : 0] : decay;
       sum = fmaf(s[i], k_row[i], sum);
     }
     const float update = beta * (v - column_sum(sum, read_parts));
@@ -120,42 +147,64 @@ __global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
   }
 }
 
+template <bool kByChannel>
+void run(CudaStream& stream, const Call& call, size_t segments, const char* op) {
+  const GatedDeltaShape& shape = call.shape;
+  if (shape.key_head_dim > kMaxKeyDim) {
+    stream.note(cudaErrorNotSupported, "delta rule, recurrent: key heads over 256");
+    return;
+  }
+  const dim3 grid(grid_of(shape.value_head_dim, kColumns), static_cast<unsigned>(shape.value_heads),
+                  static_cast<unsigned>(segments));
+  const int rows = static_cast<int>(divide_up(shape.key_head_dim, kWarps));
+  if (rows <= 8) {
+    recurrent_kernel<8, kByChannel><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
+  } else if (rows <= 32) {
+    recurrent_kernel<32, kByChannel><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
+  } else {
+    recurrent_kernel<64, kByChannel><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
+  }
+  stream.check_launch(op);
+}
+
+// Works for the arguments of both rules, whose fields have the same names.
+template <typename Args>
+Call make_call(CudaStream& stream, const Args& args, const GatedDeltaShape& shape,
+               std::vector<Segment>* segments) {
+  for (const auto& segment : args.segments) {
+    if (segment.rows.rows == 0) continue;
+    segments->push_back(
+        {segment.rows.first_row, segment.rows.rows, reinterpret_cast<float*>(segment.state.data)});
+  }
+  Call call{};
+  call.qkv = rows_of(args.qkv);
+  call.beta = rows_of(args.beta);
+  call.decay = rows_of(args.decay);
+  call.a_log = floats_of(args.a_log);
+  call.dt_bias = floats_of(args.dt_bias);
+  call.out = rows_of(args.out);
+  call.segments = stream.upload<Segment>(*segments);
+  call.shape = shape;
+  return call;
+}
+
 }  // namespace
 
 void gated_delta_recurrent(Stream& any, const GatedDeltaArgs& args) {
   CudaStream& stream = cuda_stream(any);
   Arena::Scope scope(stream.scratch());
-  const GatedDeltaShape& shape = args.shape;
-  if (shape.key_head_dim > kMaxKeyDim) {
-    stream.note(cudaErrorNotSupported, "gated_delta.recurrent: key heads over 256");
-    return;
-  }
   std::vector<Segment> segments;
-  for (const GatedDeltaSegment& segment : args.segments) {
-    if (segment.rows.rows == 0) continue;
-    segments.push_back(
-        {segment.rows.first_row, segment.rows.rows, reinterpret_cast<float*>(segment.state.data)});
-  }
-  if (segments.empty()) return;
-  const Call call{rows_of(args.qkv),
-                  rows_of(args.beta),
-                  rows_of(args.decay),
-                  floats_of(args.a_log),
-                  floats_of(args.dt_bias),
-                  rows_of(args.out),
-                  stream.upload<Segment>(segments),
-                  shape};
-  const dim3 grid(grid_of(shape.value_head_dim, kColumns), static_cast<unsigned>(shape.value_heads),
-                  static_cast<unsigned>(segments.size()));
-  const int rows = static_cast<int>(divide_up(shape.key_head_dim, kWarps));
-  if (rows <= 8) {
-    recurrent_kernel<8><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
-  } else if (rows <= 32) {
-    recurrent_kernel<32><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
-  } else {
-    recurrent_kernel<64><<<grid, 32 * kWarps, 0, stream.handle()>>>(call);
-  }
-  stream.check_launch("gated_delta.recurrent");
+  const Call call = make_call(stream, args, args.shape, &segments);
+  if (!segments.empty()) run<false>(stream, call, segments.size(), "gated_delta.recurrent");
+}
+
+void channel_delta_recurrent(Stream& any, const ChannelDeltaArgs& args) {
+  CudaStream& stream = cuda_stream(any);
+  Arena::Scope scope(stream.scratch());
+  std::vector<Segment> segments;
+  Call call = make_call(stream, args, shape_as_gated(args.shape), &segments);
+  call.lower_bound = args.gate == DecayGate::kBounded ? args.lower_bound : 0.0f;
+  if (!segments.empty()) run<true>(stream, call, segments.size(), "channel_delta.recurrent");
 }
 
 }  // namespace motley::cuda
