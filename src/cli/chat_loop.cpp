@@ -7,6 +7,7 @@
 #include "cli/conversation.h"
 #include "cli/json_text.h"
 #include "cli/line_editor.h"
+#include "cli/run_report.h"
 #include "io/file_writer.h"
 
 namespace motley {
@@ -39,6 +40,9 @@ class Chat {
     }
     return kExitOk;
   }
+
+  // Of all answers.
+  const DraftStats& drafts() const { return totals_.drafts; }
 
  private:
   void note(const std::string& text) {
@@ -112,6 +116,7 @@ class Chat {
     if (outcome.reason == FinishReason::kContextFull) note("(the context is full; /clear)");
     if (options_.verbose) note(sync_text(outcome));
     note(stats_line(outcome.stats, model_.engine->numerics_name()));
+    if (outcome.stats.drafts.steps() > 0) console_.err(draft_lines(outcome));
     console_.err(stream_text(*model_.engine, outcome.stream));
     conversation_.add_assistant(outcome.text);
     add_totals(outcome);
@@ -133,6 +138,7 @@ class Chat {
     totals_.generated_tokens += outcome.stats.generated_tokens;
     totals_.prefill_s += outcome.stats.prefill_s;
     totals_.decode_s += outcome.stats.decode_s;
+    totals_.drafts += outcome.stats.drafts;
   }
 
   // False for /quit.
@@ -187,6 +193,7 @@ class Chat {
                      answers_, context_tokens_, model_.engine->context_length(),
                      totals_.reused_tokens));
     note(stats_line(totals_, model_.engine->numerics_name()));
+    if (totals_.drafts.steps() > 0) note(draft_text(totals_.drafts));
   }
 
   Console& console_;
@@ -204,14 +211,17 @@ class Chat {
 }  // namespace
 
 Result<int> run_chat(Console& console, const RunModel& model, const ChatOptions& options,
-                     const SessionOptions& session_options) {
+                     const SessionOptions& session_options, DraftStats* drafts) {
   // A model without a usable template is refused before the first line is typed.
   Conversation probe(options.system);
   probe.add_user("hello");
   MOTLEY_RETURN_IF_ERROR(probe.encode(*model.text, options.think).status());
   MOTLEY_ASSIGN_OR_RETURN(GenerationSession session,
                           GenerationSession::create(*model.engine, *model.text, session_options));
-  return Chat(console, model, options, std::move(session)).run();
+  Chat chat(console, model, options, std::move(session));
+  const int status = chat.run();
+  *drafts += chat.drafts();
+  return status;
 }
 
 }  // namespace motley

@@ -11,8 +11,8 @@
 
 namespace motley {
 
-// Returns the exit status once the user quits.
+// Returns the exit status once the user quits; `drafts` takes what they did.
 Result<int> run_chat(Console& console, const RunModel& model, const ChatOptions& options,
-                     const SessionOptions& session_options);
+                     const SessionOptions& session_options, DraftStats* drafts);
 
 }  // namespace motley

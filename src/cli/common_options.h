@@ -144,6 +144,14 @@ inline const OptionSpec kPacked = {
     .repeatable = true};
 inline const OptionSpec kCheck = {.name = "check",
                                   .help = "verify the checksums of packed experts as they arrive"};
+inline const OptionSpec kDraft = {
+    .name = "draft",
+    .type = OptionType::kText,
+    .value = "K",
+    .help =
+        "let the model's own draft layer guess up to K (0 to 8) tokens a step, which the model "
+        "then verifies together; auto: as many as pay. The answer is the same",
+    .default_value = "0"};
 inline const OptionSpec kPrefillChunk = {.name = "prefill-chunk",
                                          .type = OptionType::kInteger,
                                          .value = "N",

@@ -33,10 +33,9 @@ std::string stats_line(const GenerationStats& stats, std::string_view numerics) 
 
 GenerationSession::GenerationSession(Engine& engine, const TextModel& text, SessionOptions options,
                                      Sequence sequence)
-    : engine_(&engine),
-      text_(&text),
-      options_(std::move(options)),
-      sequence_(std::move(sequence)) {}
+    : engine_(&engine), text_(&text), options_(std::move(options)), sequence_(std::move(sequence)) {
+  if (options_.draft_auto) governor_ = std::make_unique<DraftGovernor>();
+}
 
 Result<GenerationSession> GenerationSession::create(Engine& engine, const TextModel& text,
                                                     SessionOptions options) {
@@ -81,6 +80,8 @@ Result<GenerationOutcome> GenerationSession::generate(
   SchedulerOptions scheduler_options;
   scheduler_options.prefill_chunk = options_.prefill_chunk;
   scheduler_options.observer = options_.observer;
+  scheduler_options.drafts = options_.drafts;
+  scheduler_options.governor = governor_.get();
   scheduler_options.is_interrupted = [&] { return interrupt.interrupted(); };
   Scheduler scheduler(*engine_, scheduler_options);
   MOTLEY_RETURN_IF_ERROR(scheduler.submit(sequence_, options_.request, generation));
@@ -95,6 +96,7 @@ Result<GenerationOutcome> GenerationSession::generate(
   outcome.text = generation.text();
   outcome.tokens = generation.tokens();
   outcome.stats = generation.stats();
+  if (governor_ != nullptr) outcome.draft_choice = governor_->summary(options_.drafts);
   outcome.stream = meter.stretch(outcome.stats.prompt_tokens + outcome.stats.generated_tokens);
   return outcome;
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,8 @@ struct SessionOptions {
   GenerationRequest request;
   std::vector<std::string> stops;
   int64_t prefill_chunk = 512;
+  int drafts = 0;                    // most of a step
+  bool draft_auto = false;           // as many of them as pay
   ProgressOutput progress;           // of a long prompt
   StepObserver* observer = nullptr;  // of every step; null: nobody
 };
@@ -35,6 +38,7 @@ struct GenerationOutcome {
   GenerationStats stats;
   int64_t prompt_tokens = 0;  // all of the prompt, reused or computed
   StreamStretch stream;       // when experts are streamed
+  std::string draft_choice;   // what draft_auto found by now
 };
 
 class GenerationSession {
@@ -57,6 +61,7 @@ class GenerationSession {
   const TextModel* text_;
   SessionOptions options_;
   Sequence sequence_;
+  std::unique_ptr<DraftGovernor> governor_;  // draft_auto; learns over the whole conversation
 };
 
 // "prefill 12 tokens, 340.1 tok/s; decode 80 tokens, 55.2 tok/s; fast on cpu/avx2".

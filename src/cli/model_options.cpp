@@ -28,6 +28,27 @@ std::optional<MemorySize> parse_memory_size(std::string_view text) {
   return MemorySize{.bytes = *bytes};
 }
 
+std::optional<DraftChoice> parse_draft(std::string_view text) {
+  if (text == "auto") return DraftChoice{.most = kAutoDrafts, .is_auto = true};
+  if (text.size() != 1 || text[0] < '0' || text[0] > '0' + kMostDrafts) return std::nullopt;
+  return DraftChoice{.most = text[0] - '0'};
+}
+
+DraftChoice draft_choice(const OptionValues& values) {
+  return *parse_draft(values.text(kDraft));
+}
+
+void set_drafts(const DraftChoice& choice, EngineOptions* engine) {
+  engine->drafts = choice.most > 0;
+  engine->draft_tokens = choice.most;
+}
+
+Status check_draft_option(const OptionValues& values) {
+  if (parse_draft(values.text(kDraft))) return Status::ok();
+  return invalid_argument(fmt::format("{} is a number from 0 to {} or auto, not '{}'",
+                                      values.source(kDraft), kMostDrafts, values.text(kDraft)));
+}
+
 std::vector<OptionSpec> engine_option_table() {
   return {kThreads,     kNumeric,     kCpu,          kReference,  kCacheFormat, kDelta,  kContext,
           kStateBudget, kMemory,      kExpertCache,  kPacked,     kCheck,       kIo,     kLookAhead,

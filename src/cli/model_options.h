@@ -18,6 +18,18 @@
 
 namespace motley {
 
+// Of --draft.
+struct DraftChoice {
+  int most = 0;          // drafts of a step
+  bool is_auto = false;  // as many of them as pay
+};
+constexpr int kAutoDrafts = 5;  // rarely do more pay, and each is memory
+std::optional<DraftChoice> parse_draft(std::string_view text);
+// REQUIRES: check_draft_option().
+DraftChoice draft_choice(const OptionValues& values);
+void set_drafts(const DraftChoice& choice, EngineOptions* engine);
+Status check_draft_option(const OptionValues& values);
+
 // The options that the functions below read.
 std::vector<OptionSpec> engine_option_table();
 

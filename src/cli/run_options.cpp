@@ -10,6 +10,7 @@
 #include "cli/model_options.h"
 #include "cli/option_values.h"
 #include "cli/sampling_options.h"
+#include "engine/draft/draft_record.h"
 #include "io/loader.h"
 
 namespace motley {
@@ -67,6 +68,7 @@ std::vector<OptionSpec> run_option_table() {
                                    kThink,  kMaxTokens, kStop, kIgnoreEos};
   for (const OptionSpec& option : sampling_option_table()) table.push_back(option);
   table.push_back(kLogprobs);
+  table.push_back(kDraft);
   table.push_back(kKeepHeat);
   table.push_back(kRecordRoutes);
   table.push_back(kJson);
@@ -78,6 +80,7 @@ Status check_run_options(const Invocation& invocation) {
   const OptionValues& values = invocation.options;
   MOTLEY_RETURN_IF_ERROR(check_engine_options(values));
   MOTLEY_RETURN_IF_ERROR(check_sampling_options(values));
+  MOTLEY_RETURN_IF_ERROR(check_draft_option(values));
   for (const std::string& stop : values.texts(kStop)) {
     if (stop.empty()) return invalid_argument(values.source(kStop) + " needs a text");
   }
@@ -147,13 +150,43 @@ Result<RunModel> load_run_model(const OptionValues& values) {
   model.text = std::make_unique<TextModel>(std::move(text));
   EngineOptions engine = engine_options(values, model.path);
   if (values.text(kKeepHeat) == "on") engine.heat_folder = cache_file_path("heat");
+  set_drafts(draft_choice(values), &engine);
+  if (engine.drafts) model.draft_records = cache_file_path("drafts.json");
   MOTLEY_ASSIGN_OR_RETURN(model.engine, load_engine(context, std::move(engine)));
   MOTLEY_ASSIGN_OR_RETURN(model.routes, route_recorder(values, *model.engine));
   model.load_s = seconds_since(context.clock, start_ns);
   return model;
 }
 
-Status RunModel::finish() const {
+namespace {
+
+// Warns when drafts are wrong too often; otherwise adds them to the model's record.
+Status judge_drafts(const RunModel& model, const DraftStats& drafts) {
+  Context& context = model.context->get();
+  const std::string key = draft_record_key(model.engine->model());
+  std::vector<DraftRecord> records;
+  Result<std::vector<DraftRecord>> kept = load_draft_records(context.faults, model.draft_records);
+  if (kept.is_ok()) {
+    records = std::move(kept).value();
+  } else {
+    context.log.warning("{}; starting without", kept.status().message());
+  }
+  if (const auto alarm = draft_alarm(drafts, find_draft_record(records, key))) {
+    context.log.warning("{}: {}", model.path, *alarm);
+    return Status::ok();
+  }
+  if (model.draft_records.empty()) return Status::ok();
+  return store_draft_record(context.faults, model.draft_records, std::move(records), key, drafts);
+}
+
+}  // namespace
+
+Status RunModel::finish(const DraftStats& drafts) const {
+  if (drafts.steps() > 0) {
+    if (const Status kept = judge_drafts(*this, drafts); !kept.is_ok()) {
+      context->get().log.warning("the acceptance of drafts is not kept: {}", kept.message());
+    }
+  }
   if (const Status kept = engine->save_heat(); !kept.is_ok()) {
     context->get().log.warning("what the run has learned is not kept: {}", kept.message());
   }
@@ -175,6 +208,8 @@ Result<SessionOptions> session_options(const OptionValues& values, const RunMode
   }
   session.stops = values.texts(kStop);
   session.prefill_chunk = values.integer(kPrefillChunk);
+  session.drafts = draft_choice(values).most;
+  session.draft_auto = draft_choice(values).is_auto;
   session.progress = stderr_progress_output();
   session.observer = model.routes.get();
   return session;

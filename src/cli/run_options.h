@@ -41,9 +41,11 @@ struct RunModel {
   std::unique_ptr<Engine> engine;
   std::unique_ptr<RouteTraceRecorder> routes;  // null: nobody asked for them
   double load_s = 0;
+  std::string draft_records;  // file of the acceptance of drafts in earlier runs; empty: none
 
-  // After the last step: keeps what was learned and recorded.
-  Status finish() const;
+  // After the last step: keeps what was learned and recorded. `drafts` of all answers: kept as
+  // well, unless they are so bad that an alarm is given.
+  Status finish(const DraftStats& drafts) const;
 };
 Result<RunModel> load_run_model(const OptionValues& values);
 Result<SessionOptions> session_options(const OptionValues& values, const RunModel& model);

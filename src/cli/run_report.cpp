@@ -27,6 +27,11 @@ Json logprobs_json(const TextModel& text, const GenerationOutcome& outcome) {
 
 }  // namespace
 
+std::string draft_lines(const GenerationOutcome& outcome) {
+  const std::string line = draft_text(outcome.stats.drafts) + "\n";
+  return outcome.draft_choice.empty() ? line : line + "auto     " + outcome.draft_choice + "\n";
+}
+
 std::string run_json(const RunModel& model, const SessionOptions& options,
                      const GenerationOutcome& outcome) {
   const GenerationStats& stats = outcome.stats;
@@ -49,8 +54,10 @@ std::string run_json(const RunModel& model, const SessionOptions& options,
                {"decode_tokens_per_s", decode_rate(stats)},
                {"numerics", model.engine->numerics_name()},
                {"threads", model.engine->context().threads.size()},
+               {"drafts", Json::parse(draft_json(options.drafts, stats.drafts))},
                {"seed", options.request.sampling.seed},
                {"streaming", Json::parse(stream_json(*model.engine, outcome.stream))}};
+  if (options.draft_auto) json["drafts"]["auto"] = outcome.draft_choice;
   if (outcome.matched_stop) json["stop"] = *outcome.matched_stop;
   if (options.request.top_logprobs > 0) json["logprobs"] = logprobs_json(*model.text, outcome);
   return dump_json(json);

@@ -9,6 +9,9 @@
 
 namespace motley {
 
+// What drafts did, in lines.
+std::string draft_lines(const GenerationOutcome& outcome);
+
 std::string run_json(const RunModel& model, const SessionOptions& options,
                      const GenerationOutcome& outcome);
 

@@ -48,12 +48,13 @@ const OptionSpec kNoMachine = {.name = "no-machine",
 
 std::vector<OptionSpec> bench_option_table() {
   std::vector<OptionSpec> table = {kPromptTokens, kGenerate,     kRepeat, kBenchSeed,
-                                   kNoMachine,    kRecordRoutes, kJson};
+                                   kNoMachine,    kRecordRoutes, kDraft,  kJson};
   for (const OptionSpec& option : engine_option_table()) table.push_back(option);
   return table;
 }
 
 Status check_bench(const Invocation& invocation) {
+  MOTLEY_RETURN_IF_ERROR(check_draft_option(invocation.options));
   return check_engine_options(invocation.options);
 }
 
@@ -70,7 +71,8 @@ Result<std::vector<MachineRates>> measure(const EngineOptions& engine, int threa
 Result<int> run_bench_model(Invocation& invocation) {
   const OptionValues& values = invocation.options;
   MOTLEY_ASSIGN_OR_RETURN(const std::string path, find_model(values));
-  const EngineOptions options = engine_options(values, path);
+  EngineOptions options = engine_options(values, path);
+  set_drafts(draft_choice(values), &options);
   OwnedContext owned(thread_options(values), log_options(values));
   MOTLEY_RETURN_IF_ERROR(owned.status());
   Context& context = owned.get();
@@ -88,6 +90,8 @@ Result<int> run_bench_model(Invocation& invocation) {
   bench.generate_tokens = values.integer(kGenerate);
   bench.repeat = values.integer(kRepeat);
   bench.prefill_chunk = values.integer(kPrefillChunk);
+  bench.drafts = draft_choice(values).most;
+  bench.draft_auto = draft_choice(values).is_auto;
   bench.seed = static_cast<uint64_t>(values.integer(kBenchSeed));
   bench.read_bytes = values.flag(kNoMachine) ? 0 : kAutoReadBytes;
   MOTLEY_ASSIGN_OR_RETURN(const auto routes, route_recorder(values, *engine));
@@ -112,7 +116,8 @@ VerbSpec bench_model_verb() {
               "all of them, then the model's prefill and decode on random tokens. A decoded "
               "token must read the weights it meets and the state; the rate of that is printed "
               "as a share of the memory rate, and the multiply-adds of prefill as a share of "
-              "the matrix unit's rate. Needs no tokenizer.",
+              "the matrix unit's rate. With --draft it decodes what the model itself would say "
+              "next, because random tokens cannot be guessed. Needs no tokenizer.",
           .arguments = {{.name = "MODEL",
                          .type = OptionType::kFolder,
                          .help = "model directory (default: the pocket model, see --pocket)",

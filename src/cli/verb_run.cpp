@@ -24,7 +24,8 @@ int exit_status(const GenerationOutcome& outcome) {
 }
 
 Result<int> answer_once(Console& console, const RunModel& model, const ChatOptions& options,
-                        const SessionOptions& session_options, const std::string& prompt) {
+                        const SessionOptions& session_options, const std::string& prompt,
+                        DraftStats* drafts) {
   MOTLEY_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, prompt_tokens(model, options, prompt));
   MOTLEY_ASSIGN_OR_RETURN(GenerationSession session,
                           GenerationSession::create(*model.engine, *model.text, session_options));
@@ -35,6 +36,7 @@ Result<int> answer_once(Console& console, const RunModel& model, const ChatOptio
   };
   MOTLEY_ASSIGN_OR_RETURN(const GenerationOutcome outcome,
                           session.generate(tokens, interrupt, show));
+  *drafts += outcome.stats.drafts;
   if (options.json) {
     console.out(run_json(model, session_options, outcome));
   } else if (!outcome.text.ends_with('\n')) {
@@ -45,6 +47,7 @@ Result<int> answer_once(Console& console, const RunModel& model, const ChatOptio
   }
   const std::string line = stats_line(outcome.stats, model.engine->numerics_name());
   console.err(console.styled(Console::Style::kNote, line, false) + "\n");
+  if (session_options.drafts > 0) console.err(draft_lines(outcome));
   console.err(stream_text(*model.engine, outcome.stream));
   return exit_status(outcome);
 }
@@ -54,9 +57,11 @@ Result<int> run_run(Invocation& invocation) {
   MOTLEY_ASSIGN_OR_RETURN(const std::optional<std::string> prompt, one_shot_prompt(invocation));
   MOTLEY_ASSIGN_OR_RETURN(const RunModel model, load_run_model(invocation.options));
   MOTLEY_ASSIGN_OR_RETURN(const SessionOptions session, session_options(invocation.options, model));
-  const Result<int> status = prompt ? answer_once(invocation.console, model, chat, session, *prompt)
-                                    : run_chat(invocation.console, model, chat, session);
-  MOTLEY_RETURN_IF_ERROR(model.finish());
+  DraftStats drafts;
+  const Result<int> status =
+      prompt ? answer_once(invocation.console, model, chat, session, *prompt, &drafts)
+             : run_chat(invocation.console, model, chat, session, &drafts);
+  MOTLEY_RETURN_IF_ERROR(model.finish(drafts));
   return status;
 }
 

@@ -10,12 +10,45 @@
 #include "base/system_memory.h"
 #include "base/thread_pool.h"
 #include "engine/sampler.h"
-#include "engine/step_runner.h"
+#include "engine/scheduler.h"
 
 namespace motley {
 namespace {
 
 constexpr double kStretchSeconds = 0.25;
+
+// Splits what streaming did at the end of the prompt.
+class DraftListener final : public GenerationListener {
+ public:
+  DraftListener(Engine& engine, const BenchOptions& options, BenchRun* run)
+      : engine_(engine), options_(options), run_(run), meter_(engine) {}
+
+  bool on_token(const SampledToken&) override {
+    if (!decode_meter_) {
+      run_->prefill_stream = meter_.stretch(options_.prompt_tokens);
+      decode_meter_.emplace(engine_);
+    }
+    return true;
+  }
+  void on_finish(FinishReason, const Status& status, const GenerationStats& stats) override {
+    status_ = status;
+    run_->prefill_s = stats.prefill_s;
+    run_->decode_s = stats.decode_s;
+    run_->drafts = stats.drafts;
+    if (!decode_meter_) return;
+    run_->decode_stream = decode_meter_->stretch(options_.generate_tokens);
+    run_->decode_stream.seconds = run_->decode_s;
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Engine& engine_;
+  const BenchOptions& options_;
+  BenchRun* run_;
+  StreamMeter meter_;
+  std::optional<StreamMeter> decode_meter_;
+  Status status_;
+};
 
 class BenchRunner {
  public:
@@ -31,6 +64,7 @@ class BenchRunner {
     const auto prompt = static_cast<size_t>(options_.prompt_tokens);
     MOTLEY_ASSIGN_OR_RETURN(Sequence sequence, engine_.create_sequence());
     sequence.sync(all.first(prompt));
+    if (options_.drafts > 0) return run_with_drafts(sequence);
     const Clock& clock = engine_.context().clock;
     BenchRun result;
     const StreamMeter prefill(engine_);
@@ -47,6 +81,24 @@ class BenchRunner {
   }
 
  private:
+  // The model's own greedy continuation: what random tokens follow cannot be guessed.
+  Result<BenchRun> run_with_drafts(Sequence& sequence) {
+    BenchRun result;
+    SchedulerOptions options;
+    options.prefill_chunk = options_.prefill_chunk;
+    options.observer = options_.observer;
+    options.drafts = options_.drafts;
+    if (options_.draft_auto) options.governor = &governor_;
+    Scheduler scheduler(engine_, options);
+    DraftListener listener(engine_, options_, &result);
+    MOTLEY_RETURN_IF_ERROR(
+        scheduler.submit(sequence, {.max_new_tokens = options_.generate_tokens + 1}, listener));
+    scheduler.run_until_idle();
+    MOTLEY_RETURN_IF_ERROR(listener.status());
+    if (options_.draft_auto) result.draft_choice = governor_.summary(options_.drafts);
+    return result;
+  }
+
   // As the scheduler would: in chunks, or layer by layer when experts are streamed.
   Status prefill_all(Sequence& sequence) {
     const int64_t chunk = options_.prefill_chunk;
@@ -68,6 +120,7 @@ class BenchRunner {
                               .first = sequence.computed_tokens(),
                               .chunk = options_.prefill_chunk,
                               .wants_logits = rows == std::ssize(sequence.pending()),
+                              .follow = [](const ConstTensorView&) { return Status::ok(); },
                               .keep_going = [](int, int) { return true; }},
                              observer(), &logits_);
   }
@@ -124,6 +177,7 @@ class BenchRunner {
   const ReadTest* memory_;
   StepRunner runner_;
   StepObserver nobody_;
+  DraftGovernor governor_;
   Batch batch_;
   std::vector<float> logits_;
   int32_t chosen_ = 0;
@@ -173,7 +227,8 @@ Result<std::vector<MachineRates>> measure_machine(const Clock& clock,
 
 Result<ModelBench> bench_model(Engine& engine, const BenchOptions& options) {
   const int64_t tokens = options.prompt_tokens + options.generate_tokens;
-  if (tokens > engine.context_length()) {
+  // With drafts the first token comes from the prompt and is not counted.
+  if (tokens + (options.drafts > 0 ? 1 : 0) > engine.context_length()) {
     return invalid_argument(
         fmt::format("{} prompt and {} generated tokens exceed the context of {}",
                     options.prompt_tokens, options.generate_tokens, engine.context_length()));

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/draft/draft_stats.h"
 #include "engine/engine.h"
 #include "engine/stream_report.h"
 #include "engine/token_cost.h"
@@ -42,6 +43,9 @@ struct BenchOptions {
   int64_t repeat = 3;
   int64_t prefill_chunk = 512;
   uint64_t seed = 1;
+  // More than 0: decodes the model's own greedy continuation, with as many drafts a step.
+  int drafts = 0;
+  bool draft_auto = false;  // at most as many, as it pays
   // Buffer whose reading is timed between decoded tokens; 0: none, kAutoReadBytes: by cache and
   // memory.
   int64_t read_bytes = 0;
@@ -60,6 +64,8 @@ struct BenchRun {
   // When experts are streamed.
   StreamStretch prefill_stream;
   StreamStretch decode_stream;
+  DraftStats drafts;
+  std::string draft_choice;  // what draft_auto found
 };
 
 struct ModelBench {
@@ -75,6 +81,7 @@ struct ModelBench {
   std::string stream_object;          // the same as JSON
   std::string matrix_numbers;         // which peak the prefill is held against: "int8", ...
 
+  DraftStats drafts() const;  // of all runs
   // Of the fastest run.
   double prefill_tokens_per_s() const;
   double decode_tokens_per_s() const;

@@ -78,6 +78,12 @@ double ModelBench::decode_tokens_per_s() const {
   return rate_of(options.generate_tokens, fastest_decode(), &BenchRun::decode_s);
 }
 
+DraftStats ModelBench::drafts() const {
+  DraftStats all;
+  for (const BenchRun& run : runs) all += run.drafts;
+  return all;
+}
+
 const BenchRun* ModelBench::fastest_prefill() const {
   return fastest(runs, &BenchRun::prefill_s);
 }
@@ -91,6 +97,8 @@ int64_t ModelBench::bytes_per_token() const {
 }
 
 double ModelBench::decode_bytes_per_s() const {
+  // Tokens that are verified together share what they read.
+  if (options.drafts > 0) return 0;
   return decode_tokens_per_s() * static_cast<double>(bytes_per_token());
 }
 
@@ -122,9 +130,13 @@ std::string ModelBench::table() const {
       fmt::format("prefill  {} tokens  {:.1f} tok/s  {:.1f} GMAC/s  {} of the {} rate\n",
                   options.prompt_tokens, prefill_tokens_per_s(),
                   prefill_multiply_adds_per_s() * 1e-9, percent(matrix_share()), matrix_numbers);
-  text += fmt::format("decode   {} tokens  {:.1f} tok/s  {:.2f} GB/s  {} of the memory rate\n",
-                      options.generate_tokens, decode_tokens_per_s(), decode_bytes_per_s() * 1e-9,
-                      percent(bandwidth_share()));
+  text += fmt::format("decode   {} tokens  {:.1f} tok/s", options.generate_tokens,
+                      decode_tokens_per_s());
+  if (options.drafts == 0) {
+    text += fmt::format("  {:.2f} GB/s  {} of the memory rate", decode_bytes_per_s() * 1e-9,
+                        percent(bandwidth_share()));
+  }
+  text += '\n';
   if (bandwidth_share() > 0) {
     text +=
         fmt::format("memory   {:.2f} GB/s on average between those tokens; best pass above: {}\n",
@@ -134,6 +146,11 @@ std::string ModelBench::table() const {
                       static_cast<double>(bytes_per_token()) * 1e-6,
                       static_cast<double>(cost.weight_bytes) * 1e-6,
                       static_cast<double>(bytes_per_token() - cost.weight_bytes) * 1e-6);
+  if (options.drafts > 0) {
+    text += draft_text(drafts()) + "\n";
+    const std::string& choice = fastest_decode()->draft_choice;
+    if (!choice.empty()) text += "auto     " + choice + "\n";
+  }
   return text + stream_lines + fmt::format("best of {} runs\n", runs.size());
 }
 
@@ -166,6 +183,7 @@ std::string ModelBench::json() const {
       "  \"matrix_numbers\": {},\n  \"matrix_share\": {:.4f},\n",
       cost.prefill_multiply_adds, prefill_multiply_adds_per_s(), json_quote(matrix_numbers),
       matrix_share());
+  text += fmt::format("  \"drafts\": {},\n", draft_json(options.drafts, drafts()));
   text += fmt::format("  \"streaming\": {},\n", stream_object.empty() ? "null" : stream_object);
   return text +
          fmt::format("  \"machine\": {},\n  \"runs\": [{}]\n}}\n", machine_json(machine), list);

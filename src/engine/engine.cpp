@@ -22,9 +22,22 @@ Result<OpTable> choose_ops(const EngineOptions& options) {
 }
 
 Status check_draft_support(const EngineOptions& options, const ModelSpec& spec) {
-  if (!options.drafts || !spec.drafts.empty()) return Status::ok();
-  return unsupported(
-      fmt::format("{}: the checkpoint has no draft layers (mtp.*)", options.model.string()));
+  MOTLEY_CHECK(options.drafts || options.draft_tokens == 0, "drafts come from draft layers");
+  if (!options.drafts) return Status::ok();
+  if (spec.drafts.empty()) {
+    return unsupported(
+        fmt::format("{}: the checkpoint has no draft layers (mtp.*)", options.model.string()));
+  }
+  for (const DraftSpec& draft : spec.drafts) {
+    const bool is_linear = std::holds_alternative<GatedDeltaSpec>(draft.layer.mixer) ||
+                           std::holds_alternative<ChannelDeltaSpec>(draft.layer.mixer);
+    if (!is_linear || options.draft_tokens == 0) continue;
+    return unsupported(
+        fmt::format("{}: its draft layer is of {}, whose state cannot be stepped "
+                    "back; leave out --draft",
+                    options.model.string(), mixer_name(draft.layer.mixer)));
+  }
+  return Status::ok();
 }
 
 // Where streamed experts are read: in the checkpoint's own files, or in packs.
@@ -139,7 +152,9 @@ Result<std::unique_ptr<Engine>> Engine::with_numerics(EngineOptions options) con
 Result<std::unique_ptr<Engine>> Engine::build(Context& context, EngineOptions options,
                                               Shared shared) {
   MOTLEY_ASSIGN_OR_RETURN(OpTable ops, choose_ops(options));
-  MOTLEY_RETURN_IF_ERROR(check_complete(ops, op_needs(shared.model->spec)));
+  OpNeeds needs = op_needs(shared.model->spec);
+  needs.rollback = options.draft_tokens > 0;
+  MOTLEY_RETURN_IF_ERROR(check_complete(ops, needs));
   MOTLEY_RETURN_IF_ERROR(check_draft_support(options, shared.model->spec));
   std::unique_ptr<Engine> engine(
       new Engine(context, std::move(options), std::move(shared), std::move(ops)));

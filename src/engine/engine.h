@@ -38,6 +38,7 @@ struct EngineOptions {
   int64_t state_budget_bytes = 0;       // 0: what memory allows
   int expert_wave_slots = 0;            // bound on experts per wave; 0: none
   bool drafts = false;                  // keep state for the draft layers
+  int draft_tokens = 0;                 // most drafts that a step verifies; needs drafts
   bool populate = true;                 // touch all weights while loading
   // Memory for everything; not set: what is free. A model whose experts do not fit streams them.
   MemorySize memory;

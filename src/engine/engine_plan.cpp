@@ -18,6 +18,7 @@ constexpr int64_t kPlannedTokens = 8192;
 StateFormat state_format_of(const EngineOptions& options) {
   StateFormat format;
   format.drafts = options.drafts;
+  format.tentative_rows = options.draft_tokens > 0 ? options.draft_tokens + 1 : 0;
   format.chunked_delta = options.delta_form == DeltaForm::kChunked;
   if (options.reference) {
     format.kv = format.recurrent = DType::kF64;

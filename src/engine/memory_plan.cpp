@@ -80,7 +80,7 @@ MemoryNeeds memory_needs(const ModelSpec& spec, const Placement& placement,
   }
   needs.state_bytes = layout.bytes_for(use.tokens);
   needs.activation_bytes = activation_bytes(spec, needs.experts_per_token, use.rows) +
-                           4 * spec.residual.streams * spec.hidden_size *
+                           4 * (spec.residual.streams + (use.drafts ? 2 : 0)) * spec.hidden_size *
                                std::min(use.tokens, MemoryNeeds::kSweepTokens);
   needs.process_bytes = kProcessBytes + kBytesPerToken * spec.vocab_size;
   return needs;

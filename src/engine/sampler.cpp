@@ -5,6 +5,8 @@
 #include <limits>
 #include <numeric>
 
+#include "base/check.h"
+
 namespace motley {
 namespace {
 
@@ -42,6 +44,13 @@ double uniform_at(uint64_t seed, uint64_t position) {
   return static_cast<double>(mix(mix(seed) ^ position) >> 11) * 0x1p-53;
 }
 
+double gumbel_at(uint64_t seed, uint64_t position, int32_t token) {
+  const uint64_t bits = mix(mix(mix(seed) ^ position) ^ static_cast<uint64_t>(token));
+  // The middle of one of 2^52 intervals: never 0 or 1.
+  const double uniform = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+  return -std::log(-std::log(uniform));
+}
+
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab_size, uint64_t seed) {
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -54,11 +63,28 @@ void Sampler::observe_prompt(std::span<const int32_t> tokens) {
   for (const int32_t token : tokens) ++seen_[token];
 }
 
-SampledToken Sampler::sample(std::span<const float> logits, int64_t position, int top_logprobs) {
+int32_t Sampler::choose(std::span<const float> logits, int64_t position) {
   shaped_.assign(logits.begin(), logits.end());
   shape_logits(shaped_);
+  return params_.temperature == 0 ? argmax(shaped_) : draw(shaped_, position);
+}
+
+void Sampler::record(int32_t token) {
+  ++seen_[token];
+  ++generated_[token];
+}
+
+void Sampler::forget(int32_t token) {
+  for (auto* counts : {&seen_, &generated_}) {
+    const auto found = counts->find(token);
+    MOTLEY_CHECK(found != counts->end(), "a token is taken back that was never recorded");
+    if (--found->second == 0) counts->erase(found);
+  }
+}
+
+SampledToken Sampler::sample(std::span<const float> logits, int64_t position, int top_logprobs) {
   SampledToken result;
-  result.token = params_.temperature == 0 ? argmax(shaped_) : draw(shaped_, position);
+  result.token = choose(logits, position);
   const double normaliser = log_normaliser(logits);
   result.logprob = logits[static_cast<size_t>(result.token)] - normaliser;
   if (top_logprobs > 0) {
@@ -76,8 +102,7 @@ SampledToken Sampler::sample(std::span<const float> logits, int64_t position, in
       result.top.push_back({token, logits[static_cast<size_t>(token)] - normaliser});
     }
   }
-  ++seen_[result.token];
-  ++generated_[result.token];
+  record(result.token);
   return result;
 }
 
@@ -101,8 +126,7 @@ void Sampler::shape_logits(std::span<float> logits) const {
   }
 }
 
-int32_t Sampler::draw(std::span<const float> logits, int64_t position) {
-  // Candidates in total order, as many as top-k allows.
+void Sampler::keep_candidates(std::span<const float> logits) {
   order_.resize(logits.size());
   std::iota(order_.begin(), order_.end(), 0);
   const auto better = [&](int32_t a, int32_t b) {
@@ -113,8 +137,10 @@ int32_t Sampler::draw(std::span<const float> logits, int64_t position) {
   if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < order_.size()) {
     std::partial_sort(order_.begin(), order_.begin() + params_.top_k, order_.end(), better);
     order_.resize(static_cast<size_t>(params_.top_k));
-  } else {
+  } else if (params_.top_p < 1 || params_.min_p > 0) {
     std::sort(order_.begin(), order_.end(), better);
+  } else {
+    return;
   }
   const double highest = logits[static_cast<size_t>(order_.front())];
   std::vector<double> weights(order_.size());
@@ -131,12 +157,32 @@ int32_t Sampler::draw(std::span<const float> logits, int64_t position) {
          weights[kept] >= params_.min_p) {
     mass += weights[kept++];
   }
-  double target = uniform_at(params_.seed, static_cast<uint64_t>(position)) * mass;
-  for (size_t i = 0; i + 1 < kept; ++i) {
-    target -= weights[i];
-    if (target < 0) return order_[i];
+  order_.resize(kept);
+}
+
+int32_t Sampler::draw(std::span<const float> logits, int64_t position) {
+  keep_candidates(logits);
+  const auto at = static_cast<uint64_t>(position);
+  const auto scaled = [&](int32_t token) {
+    return logits[static_cast<size_t>(token)] / params_.temperature;
+  };
+  // The likeliest first: what cannot reach its score even with the most noise needs none computed.
+  int32_t best = *std::max_element(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
+    const float left = logits[static_cast<size_t>(a)];
+    const float right = logits[static_cast<size_t>(b)];
+    return left != right ? left < right : a > b;
+  });
+  double highest = scaled(best) + gumbel_at(params_.seed, at, best);
+  for (const int32_t token : order_) {
+    const double logit = scaled(token);
+    if (!(logit + kMostNoise >= highest)) continue;
+    const double score = logit + gumbel_at(params_.seed, at, token);
+    if (score > highest || (score == highest && token < best)) {
+      highest = score;
+      best = token;
+    }
   }
-  return order_[kept - 1];
+  return best;
 }
 
 }  // namespace motley

@@ -1,8 +1,12 @@
 // Chooses tokens. Order of operations: logit bias, repetition, presence and frequency penalties,
 // temperature, top-k, top-p, min-p, draw. Ties everywhere: higher value, then lower token id.
 //
-// The random number of a draw is a function of (seed, position) alone, so a continued sequence and
-// a recomputed one draw alike. Thread rule: one thread per sampler.
+// A draw takes the largest of logit / temperature + noise, the noise a Gumbel variable that is a
+// function of (seed, position, token id) alone: which token is drawn has the softmax's
+// probabilities, a continued sequence and a recomputed one draw alike, and two models that nearly
+// agree about the logits nearly always draw the same token. The last is why a draft model draws
+// with the noise of the target (docs/decisions/0019-drafts-share-the-noise.md).
+// Thread rule: one thread per sampler.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +39,20 @@ class Sampler {
   // `logits` [vocab]; `position` is that of the token to be chosen. The choice is recorded.
   SampledToken sample(std::span<const float> logits, int64_t position, int top_logprobs);
 
+  // What sample() would choose; nothing is recorded.
+  int32_t choose(std::span<const float> logits, int64_t position);
+  // Output as the penalties count it: added when chosen, and taken back, the newest first, when it
+  // was a draft.
+  void record(int32_t token);
+  void forget(int32_t token);
+
   const SamplingParams& params() const { return params_; }
 
  private:
   void shape_logits(std::span<float> logits) const;
   int32_t draw(std::span<const float> logits, int64_t position);
+  // Tokens that top-k, top-p and min-p leave, into order_.
+  void keep_candidates(std::span<const float> logits);
 
   SamplingParams params_;
   std::unordered_map<int32_t, int64_t> seen_;       // prompt and output
@@ -53,6 +66,9 @@ int32_t argmax(std::span<const float> values);
 
 // Uniform in [0, 1), a function of both arguments alone.
 double uniform_at(uint64_t seed, uint64_t position);
+// Gumbel: -log(-log u) for a uniform u, a function of the arguments alone; below kMostNoise.
+double gumbel_at(uint64_t seed, uint64_t position, int32_t token);
+constexpr double kMostNoise = 38;
 // `count` ids below `vocab_size`, functions of the seed alone; for benchmarks and verification.
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab_size, uint64_t seed);
 

@@ -82,6 +82,48 @@ TEST(Sampler, DrawDependsOnSeedAndPositionAlone) {
   EXPECT_EQ(first.sample(kLogits, 5, 0).token, second.sample(kLogits, 5, 0).token);
 }
 
+TEST(Sampler, ChoosingRecordsNothingAndForgettingUndoesRecording) {
+  Sampler sampler({.presence_penalty = 2.5});
+  EXPECT_EQ(sampler.choose(kLogits, 0), 1);
+  EXPECT_EQ(sampler.choose(kLogits, 0), 1);
+  sampler.record(1);
+  sampler.record(1);
+  EXPECT_EQ(sampler.choose(kLogits, 1), 3);
+  sampler.forget(1);
+  EXPECT_EQ(sampler.choose(kLogits, 1), 3) << "once is still recorded";
+  sampler.forget(1);
+  EXPECT_EQ(sampler.choose(kLogits, 1), 1);
+}
+
+// Two distributions at a total variation distance of d draw different tokens with the same noise
+// in at most 2 d / (1 + d) of all draws.
+TEST(Sampler, NearlyEqualLogitsDrawTheSameToken) {
+  std::vector<float> other = kLogits;
+  for (size_t i = 0; i < other.size(); ++i) other[i] += 0.02f * static_cast<float>(i % 3);
+  int different = 0;
+  for (int position = 0; position < 10000; ++position) {
+    Sampler a({.temperature = 1, .seed = 3});
+    Sampler b({.temperature = 1, .seed = 3});
+    different += a.choose(kLogits, position) != b.choose(other, position) ? 1 : 0;
+  }
+  EXPECT_GT(different, 0);
+  EXPECT_LT(different, 300);
+}
+
+TEST(Sampler, NoiseIsGumbelsAndBounded) {
+  constexpr int kDraws = 100000;
+  double sum = 0;
+  double highest = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const double noise = gumbel_at(5, static_cast<uint64_t>(i / 100), i % 100);
+    ASSERT_TRUE(std::isfinite(noise));
+    sum += noise;
+    highest = std::max(highest, noise);
+  }
+  EXPECT_NEAR(sum / kDraws, 0.5772, 0.02);
+  EXPECT_LT(highest, kMostNoise);
+}
+
 TEST(Sampler, LogprobsAreTheModelsOwn) {
   Sampler sampler({.logit_bias = {{4, 100.0}}});
   const SampledToken sampled = sampler.sample(kLogits, 0, 3);

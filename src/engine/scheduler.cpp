@@ -26,8 +26,12 @@ std::string_view finish_reason_name(FinishReason reason) {
 }
 
 Scheduler::Scheduler(Engine& engine, SchedulerOptions options)
-    : engine_(engine), options_(options), runner_(engine) {
+    : engine_(engine), options_(options), runner_(engine), drafter_(engine, runner_) {
   MOTLEY_CHECK(options.prefill_chunk > 0, "a prefill chunk needs at least one row");
+  MOTLEY_CHECK(options.drafts >= 0 && options.drafts <= engine.options().draft_tokens,
+               "the engine keeps no room for as many drafts");
+  runner_.keep_hidden(options.drafts > 0);
+  drafter_.replace_guesses(options_.replace_guess);
 }
 
 Status Scheduler::submit(Sequence& sequence, GenerationRequest request,
@@ -51,30 +55,41 @@ Status Scheduler::submit(Sequence& sequence, GenerationRequest request,
   return Status::ok();
 }
 
+void Scheduler::add_rows(Request& request, RowRole role, int64_t rows, bool wants_logits) {
+  Sequence& sequence = *request.sequence;
+  const auto tokens = sequence.pending().first(static_cast<size_t>(rows));
+  request.role = role;
+  request.first_row = batch_.rows();
+  request.logit_row = wants_logits ? static_cast<int32_t>(logit_rows_.size()) : -1;
+  if (role == RowRole::kDecode && !request.drafts.empty()) {
+    std::vector<int32_t> guessed(tokens.begin(), tokens.end());
+    guessed.insert(guessed.end(), request.drafts.begin(), request.drafts.end());
+    batch_.add_tentative(sequence.state(), guessed, {sequence.computed_tokens()});
+    rows = std::ssize(guessed);
+  } else {
+    batch_.add(role, sequence.state(), tokens, {sequence.computed_tokens()});
+  }
+  request.step_rows = request.final_rows = rows;
+  request.step_drafts = {};
+  const auto last = static_cast<int32_t>(batch_.rows()) - 1;
+  const auto first = role == RowRole::kDecode ? static_cast<int32_t>(request.first_row) : last;
+  for (int32_t row = first; wants_logits && row <= last; ++row) logit_rows_.push_back(row);
+  in_step_.push_back(&request);
+}
+
 void Scheduler::form_batch() {
   batch_.clear();
   logit_rows_.clear();
   in_step_.clear();
-  const auto add = [&](Request& request, RowRole role, int64_t rows, bool wants_logits) {
-    const auto tokens = request.sequence->pending().first(static_cast<size_t>(rows));
-    batch_.add(role, request.sequence->state(), tokens, {request.sequence->computed_tokens()});
-    request.step_rows = rows;
-    request.logit_row = -1;
-    if (wants_logits) {
-      request.logit_row = static_cast<int32_t>(logit_rows_.size());
-      logit_rows_.push_back(static_cast<int32_t>(batch_.rows() - 1));
-    }
-    in_step_.push_back(&request);
-  };
   for (Request& request : requests_) {
-    if (request.prompt_done) add(request, RowRole::kDecode, 1, true);
+    if (request.prompt_done) add_rows(request, RowRole::kDecode, 1, true);
   }
   for (Request& request : requests_) {
     if (request.prompt_done) continue;
     const auto pending = std::ssize(request.sequence->pending());
     const int64_t rows = std::min<int64_t>(pending, options_.prefill_chunk);
     if (batch_.counts.prefill > 0 && batch_.rows() + rows > options_.max_step_rows) break;
-    add(request, RowRole::kPrefill, rows, rows == pending);
+    add_rows(request, RowRole::kPrefill, rows, rows == pending);
   }
 }
 
@@ -94,7 +109,14 @@ void Scheduler::run_sweep(Request& request) {
   Sequence& sequence = *request.sequence;
   const int64_t rows = request.step_rows;
   const bool is_last = rows == std::ssize(sequence.pending());
+  request.role = RowRole::kPrefill;
+  request.first_row = -1;
   request.logit_row = is_last ? 0 : -1;
+  in_step_ = {&request};
+  const auto follow = [&](const ConstTensorView& hidden) {
+    const DraftJob job{.sequence = &sequence, .hidden = hidden};
+    return drafter_.run({&job, 1}, RowRole::kPrefill, options_.prefill_chunk, observer());
+  };
   const auto keep_going = [&](int done_layers, int layers) {
     if (options_.is_interrupted && options_.is_interrupted()) return false;
     request.listener->on_prefill(request.stats.prompt_tokens + rows * done_layers / layers,
@@ -108,17 +130,18 @@ void Scheduler::run_sweep(Request& request) {
                          .first = sequence.computed_tokens(),
                          .chunk = options_.prefill_chunk,
                          .wants_logits = is_last,
+                         .follow = follow,
                          .keep_going = keep_going},
                         observer(), &logits_);
   if (status.is_ok()) {
     // deliver() counts one chunk.
     request.stats.prefill_chunks += (rows - 1) / options_.prefill_chunk;
     deliver(request, seconds_since(engine_.context().clock, start_ns));
-  } else {
+  } else if (status.code() == StatusCode::kCancelled) {
     sequence.invalidate();
-    const bool given_up = status.code() == StatusCode::kCancelled;
-    finish(request, given_up ? FinishReason::kCancelled : FinishReason::kFailed,
-           given_up ? Status::ok() : status);
+    request.ending = {FinishReason::kCancelled, Status::ok()};
+  } else {
+    fail(request, status);
   }
 }
 
@@ -130,7 +153,7 @@ void Scheduler::step() {
   if (requests_.empty()) return;
   if (Request* sweep = next_sweep()) {
     run_sweep(*sweep);
-    requests_.remove_if([](const Request& request) { return request.listener == nullptr; });
+    finish_step();
     return;
   }
   form_batch();
@@ -141,15 +164,24 @@ void Scheduler::step() {
     if (status.is_ok()) {
       deliver(*request, step_s);
     } else {
-      request->sequence->invalidate();
-      finish(*request, FinishReason::kFailed, status);
+      fail(*request, status);
     }
+  }
+  if (options_.governor != nullptr) note_cost();
+  finish_step();
+}
+
+// Ends requests only now: their sequences are no longer touched.
+void Scheduler::finish_step() {
+  if (options_.drafts > 0) draft();
+  for (Request* request : in_step_) {
+    if (request->ending) finish(*request, request->ending->reason, request->ending->status);
   }
   requests_.remove_if([](const Request& request) { return request.listener == nullptr; });
 }
 
 void Scheduler::deliver(Request& request, double step_s) {
-  if (!request.prompt_done) {
+  if (request.role == RowRole::kPrefill) {
     request.stats.prompt_tokens += request.step_rows;
     ++request.stats.prefill_chunks;
     request.stats.prefill_s += step_s;
@@ -159,44 +191,65 @@ void Scheduler::deliver(Request& request, double step_s) {
   } else {
     request.stats.decode_s += step_s;
   }
-  const auto vocab = static_cast<size_t>(engine_.decoder().vocab_size());
-  const auto logits = std::span<const float>(logits_).subspan(
-      static_cast<size_t>(request.logit_row) * vocab, vocab);
-  const auto position = std::ssize(request.sequence->tokens());
-  if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) {
-    request.sequence->invalidate();
-    finish(request, FinishReason::kFailed,
-           corrupt(fmt::format("the logits at position {} are not finite", position)));
-    return;
-  }
-  request.listener->on_logits(logits, position);
-  (void)take_token(request, logits);
+  take_rows(request);
 }
 
-bool Scheduler::take_token(Request& request, std::span<const float> logits) {
+// Takes a token from the request's row, and from the next ones as long as it is the token that was
+// guessed there.
+void Scheduler::take_rows(Request& request) {
+  const auto vocab = static_cast<size_t>(engine_.decoder().vocab_size());
+  const size_t guesses = request.drafts.size();
+  size_t taken = 0;
+  size_t right = 0;
+  for (bool goes_on = true; goes_on && taken <= guesses;) {
+    const auto row = static_cast<size_t>(request.logit_row) + taken;
+    const auto logits = std::span<const float>(logits_).subspan(row * vocab, vocab);
+    const auto position = std::ssize(request.sequence->tokens());
+    if (!std::all_of(logits.begin(), logits.end(), [](float x) { return std::isfinite(x); })) {
+      return fail(request,
+                  corrupt(fmt::format("the logits at position {} are not finite", position)));
+    }
+    request.listener->on_logits(logits, position);
+    const std::optional<FinishReason> end = take_token(request, logits);
+    if (end) request.ending = {*end, Status::ok()};
+    goes_on = !end;
+    if (taken < guesses) {
+      const bool is_right = request.sequence->tokens().back() == request.drafts[taken];
+      request.step_drafts.count(static_cast<int>(taken), is_right);
+      right += is_right ? 1 : 0;
+      goes_on = goes_on && is_right;
+    }
+    ++taken;
+  }
+  if (guesses == 0) return;
+  ++request.step_drafts.by_accepted[right];
+  request.stats.drafts += request.step_drafts;
+  request.final_rows = static_cast<int64_t>(taken);
+  request.drafts.clear();
+  runner_.commit(request.sequence->state(), static_cast<int32_t>(taken), observer());
+}
+
+std::optional<FinishReason> Scheduler::take_token(Request& request, std::span<const float> logits) {
   const auto position = static_cast<int64_t>(request.sequence->tokens().size());
   const SampledToken token = request.sampler.sample(logits, position, request.params.top_logprobs);
   const std::vector<int32_t>& stops = request.params.stop_tokens;
   request.sequence->append(token.token);
   if (std::find(stops.begin(), stops.end(), token.token) != stops.end()) {
-    finish(request, FinishReason::kStopToken, Status::ok());
-    return false;
+    return FinishReason::kStopToken;
   }
   ++request.stats.generated_tokens;
-  if (!request.listener->on_token(token)) {
-    finish(request, FinishReason::kCancelled, Status::ok());
-    return false;
-  }
+  if (!request.listener->on_token(token)) return FinishReason::kCancelled;
   if (request.params.max_new_tokens > 0 &&
       request.stats.generated_tokens >= request.params.max_new_tokens) {
-    finish(request, FinishReason::kLength, Status::ok());
-    return false;
+    return FinishReason::kLength;
   }
-  if (position + 1 >= engine_.context_length()) {
-    finish(request, FinishReason::kContextFull, Status::ok());
-    return false;
-  }
-  return true;
+  if (position + 1 >= engine_.context_length()) return FinishReason::kContextFull;
+  return std::nullopt;
+}
+
+void Scheduler::fail(Request& request, const Status& status) {
+  request.sequence->invalidate();
+  request.ending = {FinishReason::kFailed, status};
 }
 
 void Scheduler::finish(Request& request, FinishReason reason, const Status& status) {

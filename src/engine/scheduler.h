@@ -2,14 +2,25 @@
 //
 // A step holds one decode row per generating request and one prefill chunk per waiting request, as
 // long as the row budget lasts, in order of arrival. A request's result does not depend on the
-// others (R5). Thread rule: one thread; listeners are called from it.
+// others (R5).
+//
+// With drafts a request's decode rows are its pending token and guesses of what follows, which
+// count only as far as the request's own sampler chooses the same tokens from their logits; the
+// rest is rolled back. So neither tokens nor log-probabilities depend on drafts
+// (docs/decisions/0019-drafts-share-the-noise.md).
+// Thread rule: one thread; listeners are called from it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <memory>
+#include <optional>
 #include <vector>
 
+#include "engine/draft/draft_governor.h"
+#include "engine/draft/draft_stats.h"
+#include "engine/draft/drafter.h"
 #include "engine/sampler.h"
 #include "engine/step_runner.h"
 
@@ -32,6 +43,7 @@ struct GenerationStats {
   int64_t generated_tokens = 0;
   double prefill_s = 0;  // wall time of the steps that held a chunk of this request
   double decode_s = 0;
+  DraftStats drafts;
 };
 
 // Told about a request's progress. Return false from on_token to cancel.
@@ -55,6 +67,10 @@ struct SchedulerOptions {
   int64_t max_step_rows = 1024;  // bound on the rows of a step; at least one chunk always fits
   // Asked within steps that take long (a sweep); true: every request is cancelled.
   std::function<bool()> is_interrupted;
+  int drafts = 0;  // most guesses of a request that a step verifies: at most the engine's
+  // Decides how many of them; null: all. Outlives the scheduler.
+  DraftGovernor* governor = nullptr;
+  ReplaceGuess replace_guess;        // for tests; empty: guesses are the draft layer's
   StepObserver* observer = nullptr;  // of every step; null: nobody. Outlives the scheduler.
 };
 
@@ -84,28 +100,51 @@ class Scheduler {
     int64_t prompt_total = 0;
     bool prompt_done = false;
     bool cancelled = false;
+    std::vector<int32_t> drafts;  // guesses of what follows the pending token
     // Of the current step.
+    RowRole role = RowRole::kPrefill;
+    int64_t first_row = -1;  // in the batch, -1: swept
     int32_t logit_row = -1;  // index among the step's logits, -1 for none
     int64_t step_rows = 0;
+    int64_t final_rows = 0;  // of which became part of the sequence
+    DraftStats step_drafts;
+    struct Ending {
+      FinishReason reason;
+      Status status;
+    };
+    std::optional<Ending> ending;
   };
 
   Request* next_sweep();
   void run_sweep(Request& request);
   void form_batch();
   StepObserver& observer() { return options_.observer != nullptr ? *options_.observer : nobody_; }
+  void add_rows(Request& request, RowRole role, int64_t rows, bool wants_logits);
   void deliver(Request& request, double step_s);
+  void take_rows(Request& request);
+  void fail(Request& request, const Status& status);
   void finish(Request& request, FinishReason reason, const Status& status);
-  bool take_token(Request& request, std::span<const float> logits);
+  std::optional<FinishReason> take_token(Request& request, std::span<const float> logits);
+  void finish_step();
+  // scheduler_drafts.cpp
+  int drafts_for(const Request& request) const;
+  void draft();
+  void note_cost();
+  Status draft_role(RowRole role);
 
   Engine& engine_;
   SchedulerOptions options_;
   StepRunner runner_;
+  Drafter drafter_;
   StepObserver nobody_;
   std::list<Request> requests_;  // in order of arrival
   std::vector<Request*> in_step_;
   Batch batch_;
   std::vector<int32_t> logit_rows_;
   std::vector<float> logits_;
+  // When guessing began, for the governor; 0: not after a step of decode rows alone.
+  int64_t cycle_start_ns_ = 0;
+  StreamStats cycle_start_;
 };
 
 }  // namespace motley

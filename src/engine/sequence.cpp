@@ -25,6 +25,12 @@ SyncReport Sequence::sync(std::span<const int32_t> tokens) {
     report.reused_tokens = static_cast<int64_t>(computed);
     report.reason = "extends the computed tokens";
   }
+  // The newest draft row may have been made with another next token.
+  const bool same_next = tokens.size() > computed && tokens_.size() > computed &&
+                         tokens[computed] == tokens_[computed];
+  if (report.decision == SyncDecision::kExtend && !same_next) {
+    state_.set_draft_length(std::min(state_.draft_length(), state_.length() - 1));
+  }
   if (report.decision == SyncDecision::kRebuild) {
     state_.clear();
     broken_ = false;

@@ -33,6 +33,7 @@ class Sequence {
   void append(int32_t token) { tokens_.push_back(token); }
   // After a failed step the state is undefined: the next sync rebuilds.
   void invalidate() { broken_ = true; }
+  bool is_valid() const { return !broken_; }
 
   std::span<const int32_t> tokens() const { return tokens_; }
   int64_t computed_tokens() const { return state_.length(); }

@@ -28,19 +28,24 @@ Status StepRunner::run(Batch& batch, std::span<const int32_t> logit_rows, StepOb
     (void)decoder.final_norm(step_, PreNormHidden{hidden}, kept);
   }
   const auto wanted = static_cast<int64_t>(logit_rows.size());
-  const int64_t row_bytes = hidden.cols() * dtype_bytes(hidden.dtype);
   const TensorView rows = step_.scratch(decoder.residual_shape(wanted));
-  RowCounts counts;
-  for (int64_t i = 0; i < wanted; ++i) {
-    const int64_t row = logit_rows[static_cast<size_t>(i)];
-    std::memcpy(rows.data + i * row_bytes, hidden.data + row * row_bytes,
-                static_cast<size_t>(row_bytes));
-    ++(row < batch.counts.decode ? counts.decode : counts.prefill);
-  }
+  const RowCounts counts = gather(hidden, logit_rows, batch.counts.decode, rows);
   const TensorView normed = step_.scratch({wanted, hidden_size});
   (void)decoder.final_norm(step_, PreNormHidden{rows}, normed);
   copy_logits(normed, counts, logits);
   return Status::ok();
+}
+
+RowCounts StepRunner::gather(const TensorView& from, std::span<const int32_t> wanted,
+                             int64_t decode, const TensorView& rows) const {
+  const int64_t row_bytes = from.cols() * dtype_bytes(from.dtype);
+  RowCounts counts;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    std::memcpy(rows.data + static_cast<int64_t>(i) * row_bytes, from.data + wanted[i] * row_bytes,
+                static_cast<size_t>(row_bytes));
+    ++(wanted[i] < decode ? counts.decode : counts.prefill);
+  }
+  return counts;
 }
 
 int64_t StepRunner::rows_to_sweep(int64_t tokens, int64_t chunk) const {
@@ -56,15 +61,30 @@ Status StepRunner::run_sweep(const Sweep& sweep, StepObserver& observer,
   const auto rows = std::ssize(sweep.tokens);
   const TensorView hidden = step_.scratch(decoder.residual_shape(rows));
   decoder.embed(step_, sweep.tokens, hidden);
-  const Status swept = sweep_layers(sweep, hidden, observer);
+  Status swept = sweep_layers(sweep, hidden, observer);
+  if (swept.is_ok()) {
+    sweep.state.set_length(sweep.first + rows);
+    if (keep_hidden_) swept = follow_sweep(sweep, hidden);
+  }
   engine_.experts().end_sweep();
   MOTLEY_RETURN_IF_ERROR(swept);
-  sweep.state.set_length(sweep.first + rows);
   if (!sweep.wants_logits) return Status::ok();
   const TensorView last = step_.scratch({1, decoder.hidden_size()});
   (void)decoder.final_norm(step_, PreNormHidden{hidden.slice_rows(rows - 1, 1)}, last);
   copy_logits(last, {.decode = 0, .prefill = 1}, logits);
   return Status::ok();
+}
+
+Status StepRunner::follow_sweep(const Sweep& sweep, const TensorView& hidden) {
+  const Decoder& decoder = engine_.decoder();
+  const Arena::Scope scope(stream_.scratch());
+  const TensorView normed = step_.scratch({hidden.rows(), decoder.hidden_size()});
+  (void)decoder.final_norm(step_, PreNormHidden{hidden}, normed);
+  if (!sweep.keep_going(decoder.layers(), decoder.layers())) {
+    return cancelled("the prompt was given up");
+  }
+  engine_.experts().begin_sweep_layer(decoder.layers());
+  return sweep.follow(normed);
 }
 
 Status StepRunner::sweep_layers(const Sweep& sweep, const TensorView& hidden,
@@ -99,10 +119,22 @@ ConstTensorView StepRunner::hidden() const {
 
 Status StepRunner::run_draft(int index, Batch& next_tokens, const TensorView& hidden,
                              StepObserver& observer, std::vector<float>* logits) {
+  MOTLEY_RETURN_IF_ERROR(
+      run_draft_rows(index, next_tokens, hidden, /*logit_rows=*/{}, observer, logits));
+  copy_logits(hidden, next_tokens.counts, logits);
+  return Status::ok();
+}
+
+Status StepRunner::run_draft_rows(int index, Batch& next_tokens, const TensorView& hidden,
+                                  std::span<const int32_t> logit_rows, StepObserver& observer,
+                                  std::vector<float>* logits) {
   MOTLEY_RETURN_IF_ERROR(next_tokens.reserve());
   MOTLEY_RETURN_IF_ERROR(engine_.decoder().run_draft(
       index, step_, next_tokens, PostNormHidden{hidden}, PostNormHidden{hidden}, observer));
-  copy_logits(hidden, next_tokens.counts, logits);
+  const Arena::Scope scope(stream_.scratch());
+  const TensorView rows = step_.scratch({std::ssize(logit_rows), engine_.decoder().hidden_size()});
+  const RowCounts counts = gather(hidden, logit_rows, next_tokens.counts.decode, rows);
+  copy_logits(rows, counts, logits);
   return Status::ok();
 }
 

@@ -30,6 +30,9 @@ class StepRunner {
     int64_t first = 0;
     int64_t chunk = 0;          // rows at a time, kept exactly
     bool wants_logits = false;  // of the last token
+    // Called with the post-norm hidden states of all rows before the sweep ends, when hidden
+    // states are kept: the place of a draft layer.
+    FunctionRef<Status(const ConstTensorView& hidden)> follow;
     // Asked before each layer; false: stop with kCancelled.
     FunctionRef<bool(int done_layers, int layers)> keep_going;
   };
@@ -49,11 +52,25 @@ class StepRunner {
   Status run_draft(int index, Batch& next_tokens, const TensorView& hidden, StepObserver& observer,
                    std::vector<float>* logits);
 
+  // The same with logits of `logit_rows` (ascending) only.
+  Status run_draft_rows(int index, Batch& next_tokens, const TensorView& hidden,
+                        std::span<const int32_t> logit_rows, StepObserver& observer,
+                        std::vector<float>* logits);
+
+  // Decoder::commit in this runner's stream.
+  void commit(SequenceState& state, int32_t rows, StepObserver& observer) {
+    engine_.decoder().commit(step_, state, rows, observer);
+  }
+
   StepContext& step_context() { return step_; }
   Stream& stream() { return stream_; }
 
  private:
+  Status follow_sweep(const Sweep& sweep, const TensorView& hidden);
   Status sweep_layers(const Sweep& sweep, const TensorView& hidden, StepObserver& observer);
+  // rows[i] = from[wanted[i]]; how many of them are decode rows, of which `decode` come first.
+  RowCounts gather(const TensorView& from, std::span<const int32_t> wanted, int64_t decode,
+                   const TensorView& rows) const;
   void copy_logits(const TensorView& rows, RowCounts counts, std::vector<float>* logits);
 
   Engine& engine_;

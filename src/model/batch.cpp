@@ -23,6 +23,12 @@ void Batch::add(RowRole role, SequenceState& state, std::span<const int32_t> new
   (role == RowRole::kDecode ? counts.decode : counts.prefill) += rows;
 }
 
+void Batch::add_tentative(SequenceState& state, std::span<const int32_t> new_tokens,
+                          GlobalPosition first) {
+  add(RowRole::kDecode, state, new_tokens, first);
+  segments.back().is_tentative = true;
+}
+
 Status Batch::reserve() {
   for (const BatchSegment& segment : segments) {
     MOTLEY_RETURN_IF_ERROR(

@@ -15,6 +15,9 @@ namespace motley {
 struct BatchSegment {
   RowSegment rows;
   SequenceState* state = nullptr;
+  // Decode rows that may be rolled back: nothing of them becomes state until Decoder::commit.
+  // Cached keys and values are written, and do not count beyond the sequence's length.
+  bool is_tentative = false;
 };
 
 struct Batch {
@@ -29,6 +32,9 @@ struct Batch {
   // segments; each sequence appears once.
   void add(RowRole role, SequenceState& state, std::span<const int32_t> new_tokens,
            GlobalPosition first);
+  // Decode rows that stay tentative until they are committed, some or none of them.
+  void add_tentative(SequenceState& state, std::span<const int32_t> new_tokens,
+                     GlobalPosition first);
 
   // Makes room in every sequence for its rows. kResourceExhausted leaves every sequence as it was,
   // apart from spare pages.

@@ -42,9 +42,17 @@ Status Decoder::run_layers(StepContext& context, const Batch& batch, const Tenso
     MOTLEY_RETURN_IF_ERROR(run_layer(layer, context, batch, hidden, observer));
   }
   for (const BatchSegment& segment : batch.segments) {
+    if (segment.is_tentative) continue;
     segment.state->set_length(segment.rows.first_position.value + segment.rows.rows);
   }
   return Status::ok();
+}
+
+void Decoder::commit(StepContext& context, SequenceState& state, int32_t rows,
+                     StepObserver& observer) const {
+  if (rows == 0) return;
+  for (const Layer& layer : layers_) layer.commit(context, state, rows, observer);
+  state.set_length(state.length() + rows);
 }
 
 PostNormHidden Decoder::final_norm(StepContext& context, PreNormHidden hidden,

@@ -33,9 +33,15 @@ class Decoder {
   void embed(StepContext& context, std::span<const int32_t> tokens, const TensorView& hidden) const;
   Status run_layer(int layer, StepContext& context, const Batch& batch, const TensorView& hidden,
                    StepObserver& observer) const;
-  // Chunk-major: every layer over this batch. Sequence lengths advance on success.
+  // Chunk-major: every layer over this batch. Sequence lengths advance on success, but for
+  // tentative rows.
   Status run_layers(StepContext& context, const Batch& batch, const TensorView& hidden,
                     StepObserver& observer) const;
+  // Makes the first `rows` of the sequence's tentative rows of the last step final: the state and
+  // its length are then bit for bit what ordinary decode rows would have left. The rest are
+  // dropped.
+  void commit(StepContext& context, SequenceState& state, int32_t rows,
+              StepObserver& observer) const;
   // y [rows, hidden_size]: the norm of the streams' mean. It may be the input's view when there is
   // one stream.
   PostNormHidden final_norm(StepContext& context, PreNormHidden hidden, const TensorView& y) const;

@@ -54,7 +54,9 @@ Status Layer::run(StepContext& context, const Batch& batch, const TensorView& hi
   const auto run_mixer = [&](const auto& block) { return block.run(context, batch, normed, out); };
   MOTLEY_RETURN_IF_ERROR(std::visit(run_mixer, mixer_));
   mixer_site_.write(context, mixed, out, hidden);
-  report_state(batch, observer);
+  for (const BatchSegment& segment : batch.segments) {
+    if (!segment.is_tentative) report_state(segment, observer);
+  }
 
   const ResidualSite::Input input = feed_forward_site_.read(context, hidden);
   feed_forward_norm_.apply(context, input.x, normed);
@@ -86,17 +88,21 @@ void Layer::guess_experts(StepContext& context, const Batch& batch,
   moe->guess(context, batch, normed);
 }
 
-void Layer::report_state(const Batch& batch, StepObserver& observer) const {
-  const bool is_delta = !std::holds_alternative<GatedAttentionBlock>(mixer_);
-  for (const BatchSegment& segment : batch.segments) {
-    const int64_t first = segment.rows.first_position.value;
-    const TokenRange tokens{{first}, {first + segment.rows.rows}};
-    if (is_delta) {
-      observer.state_ready(index_, StateKind::kConvolutionWindow, *segment.state, tokens);
-      observer.state_ready(index_, StateKind::kRecurrentMatrix, *segment.state, tokens);
-    } else {
-      observer.state_ready(index_, kv_kind_, *segment.state, tokens);
-    }
+void Layer::commit(StepContext& context, SequenceState& state, int32_t rows,
+                   StepObserver& observer) const {
+  std::visit([&](const auto& block) { block.commit(context, state, rows); }, mixer_);
+  report_state({.rows = {.rows = rows, .first_position = {state.length()}}, .state = &state},
+               observer);
+}
+
+void Layer::report_state(const BatchSegment& segment, StepObserver& observer) const {
+  const int64_t first = segment.rows.first_position.value;
+  const TokenRange tokens{{first}, {first + segment.rows.rows}};
+  if (std::holds_alternative<GatedAttentionBlock>(mixer_)) {
+    observer.state_ready(index_, kv_kind_, *segment.state, tokens);
+  } else {
+    observer.state_ready(index_, StateKind::kConvolutionWindow, *segment.state, tokens);
+    observer.state_ready(index_, StateKind::kRecurrentMatrix, *segment.state, tokens);
   }
 }
 

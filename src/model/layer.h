@@ -34,6 +34,11 @@ class Layer {
   Status run(StepContext& context, const Batch& batch, const TensorView& hidden,
              StepObserver& observer, const Layer* next) const;
 
+  // Takes the first `rows` of a sequence's tentative rows into this layer's state. Every mixer has
+  // a commit: one whose whole state is paged has nothing to do.
+  void commit(StepContext& context, SequenceState& state, int32_t rows,
+              StepObserver& observer) const;
+
  private:
   using Mixer = std::variant<GatedDeltaBlock, GatedAttentionBlock, ChannelDeltaBlock>;
   static Mixer make_mixer(const LayerSpec& spec, const LoadedWeights& weights, int index,
@@ -43,7 +48,7 @@ class Layer {
   // Guesses this layer's experts by the hidden state one feed-forward earlier, for a few decode
   // rows: their reads are what a step waits for.
   void guess_experts(StepContext& context, const Batch& batch, const TensorView& hidden) const;
-  void report_state(const Batch& batch, StepObserver& observer) const;
+  void report_state(const BatchSegment& segment, StepObserver& observer) const;
 
   int index_;
   StateKind kv_kind_;

@@ -51,6 +51,7 @@ struct ChannelDeltaSegment {
   RowSegment rows;
   TensorView state;         // [heads, key_head_dim, value_head_dim], updated in place
   ChannelDeltaCarry carry;  // chunked form only
+  DeltaRing ring;           // recurrent form: when set, the rows are tentative
 };
 
 struct ChannelDeltaArgs {
@@ -77,6 +78,10 @@ struct ChannelDeltaOps {
   // recurrent row after chunked ones.
   void (*flush_carry)(Stream& stream, const ChannelDeltaShape& shape,
                       const ChannelDeltaSegment& segment) = nullptr;
+
+  // As GatedDeltaOps::commit.
+  void (*commit)(Stream& stream, const ChannelDeltaShape& shape,
+                 const ChannelDeltaSegment& segment) = nullptr;
 };
 
 }  // namespace motley

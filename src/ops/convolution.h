@@ -15,6 +15,9 @@ struct ConvolutionSegment {
   // [kernel - 1, channels] in activation dtype: the last inputs before the segment, oldest first,
   // before the activation; all zero at position 0. Updated to the last inputs of the segment.
   TensorView window;
+  // [entries, channels], at least as many entries as rows: when set, the rows are tentative. Their
+  // inputs are kept here and the window is only read.
+  TensorView ring;
 };
 
 struct ConvolutionOps {
@@ -24,6 +27,10 @@ struct ConvolutionOps {
                              const ConstTensorView& weight,
                              std::span<const ConvolutionSegment> segments,
                              const TensorView& y) = nullptr;
+
+  // Takes the first rows.rows entries of the segment's ring into its window. May be null in a
+  // backend without drafts.
+  void (*commit)(Stream& stream, const ConvolutionSegment& segment) = nullptr;
 };
 
 }  // namespace motley

@@ -45,10 +45,23 @@ struct DeltaCarry {
   bool is_empty() const { return rows == nullptr; }
 };
 
+// What tentative rows (verification of drafts) leave behind instead of a new state, one entry a
+// row: what commit needs to do to the state, for the rows that turn out right, the operations that
+// ordinary rows would have done, in the same order. At least as many entries as rows.
+struct DeltaRing {
+  TensorView keys;     // [entries, key_dim]: normalised
+  TensorView updates;  // [entries, value_dim]: d of each token
+  TensorView factors;  // [entries, value_heads]: e^decay; per channel [entries, key_dim]: e^g
+
+  bool is_empty() const { return keys.is_empty(); }
+};
+
 struct GatedDeltaSegment {
   RowSegment rows;
   TensorView state;  // [value_heads, key_head_dim, value_head_dim], updated in place
   DeltaCarry carry;  // chunked form only
+  // Recurrent form: when set, the rows are tentative. Outputs as ever; the state is only read.
+  DeltaRing ring;
 };
 
 struct GatedDeltaArgs {
@@ -73,6 +86,12 @@ struct GatedDeltaOps {
   // recurrent row after chunked ones.
   void (*flush_carry)(Stream& stream, const GatedDeltaShape& shape,
                       const GatedDeltaSegment& segment) = nullptr;
+
+  // Takes the first rows.rows entries of the segment's ring into its state, which is then bit for
+  // bit the one that as many ordinary recurrent rows would have left. May be null in a backend
+  // without drafts.
+  void (*commit)(Stream& stream, const GatedDeltaShape& shape,
+                 const GatedDeltaSegment& segment) = nullptr;
 };
 
 }  // namespace motley

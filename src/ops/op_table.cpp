@@ -33,6 +33,13 @@ Status check_complete(const OpTable& table, const OpNeeds& needs) {
     note_missing(table.channel_delta.chunked, "channel_delta.chunked", &missing);
     note_missing(table.channel_delta.flush_carry, "channel_delta.flush_carry", &missing);
   }
+  if (needs.rollback) {
+    note_missing(table.convolution.commit, "convolution.commit", &missing);
+    note_missing(table.gated_delta.commit, "gated_delta.commit", &missing);
+    if (needs.channel_delta) {
+      note_missing(table.channel_delta.commit, "channel_delta.commit", &missing);
+    }
+  }
   if (needs.hyper) {
     note_missing(table.hyper.mix, "hyper.mix", &missing);
     note_missing(table.hyper.merge, "hyper.merge", &missing);

@@ -44,8 +44,9 @@ struct OpNeeds {
   bool channel_delta = false;
   bool hyper = false;
   bool swiglu_limit = false;
+  bool rollback = false;  // tentative rows and their commit: drafts are verified
 
-  static OpNeeds all() { return {true, true, true}; }
+  static OpNeeds all() { return {true, true, true, true}; }
 };
 
 // kUnsupported with the names of all missing ops: those that every model calls, and `needs`.

@@ -25,5 +25,18 @@ TEST(OpTable, OnlyNeededGroupsAreAskedFor) {
             "backend reference lacks the ops hyper.mix, hyper.merge, hyper.spread, hyper.mean");
 }
 
+// A backend that cannot roll rows back cannot verify drafts, and is refused before it tries.
+TEST(OpTable, DraftsNeedTheCommits) {
+  OpTable table = reference_op_table();
+  table.convolution.commit = nullptr;
+  table.gated_delta.commit = nullptr;
+  table.channel_delta.commit = nullptr;
+  EXPECT_TRUE(check_complete(table, {.channel_delta = true}).is_ok());
+  EXPECT_EQ(check_complete(table, {.rollback = true}).message(),
+            "backend reference lacks the ops convolution.commit, gated_delta.commit");
+  EXPECT_NE(check_complete(table, OpNeeds::all()).message().find("channel_delta.commit"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace motley

@@ -33,6 +33,12 @@ void add_delta(const GatedDeltaSpec& mixer, int layer, const StateFormat& format
     add(StateKind::kDeltaCarry, kBlock * (key_dim + value_dim + mixer.value_heads),
         ShardRule::kByValueHead);
   }
+  if (format.tentative_rows > 0) {
+    add(StateKind::kReplayRing, format.tentative_rows * (key_dim + value_dim + mixer.value_heads),
+        ShardRule::kByValueHead);
+    add(StateKind::kWindowRing, format.tentative_rows * (2 * key_dim + value_dim),
+        ShardRule::kByChannelBlocks);
+  }
 }
 
 void add_channel_delta(const ChannelDeltaSpec& mixer, int layer, const StateFormat& format,
@@ -52,6 +58,12 @@ void add_channel_delta(const ChannelDeltaSpec& mixer, int layer, const StateForm
     constexpr int64_t kBlock = 64;  // kDeltaBlock of ops/gated_delta.h
     add(StateKind::kDeltaCarry, kBlock * (mixer.key_dim() + mixer.value_dim()) + mixer.key_dim(),
         ShardRule::kByValueHead);
+  }
+  if (format.tentative_rows > 0) {
+    add(StateKind::kReplayRing, format.tentative_rows * (2 * mixer.key_dim() + mixer.value_dim()),
+        ShardRule::kByValueHead);
+    add(StateKind::kWindowRing, format.tentative_rows * (2 * mixer.key_dim() + mixer.value_dim()),
+        ShardRule::kByChannelBlocks);
   }
 }
 
@@ -82,6 +94,10 @@ std::string_view state_kind_name(StateKind kind) {
       return "draft kv";
     case StateKind::kLastHidden:
       return "last hidden";
+    case StateKind::kReplayRing:
+      return "replay ring";
+    case StateKind::kWindowRing:
+      return "window ring";
   }
   return "unknown";
 }

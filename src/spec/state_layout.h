@@ -22,6 +22,8 @@ enum class StateKind : uint8_t {
   kDeltaCarry,         // unfinished block of the chunked delta rule
   kDraftKv,            // keys and values of a draft layer
   kLastHidden,         // post-norm hidden state of the newest token, input of the first draft
+  kReplayRing,         // what tentative rows would do to a recurrent matrix (ops/gated_delta.h)
+  kWindowRing,         // and to a convolution window: their inputs
 };
 std::string_view state_kind_name(StateKind kind);
 
@@ -49,6 +51,7 @@ struct StateFormat {
   DType recurrent = DType::kF32;  // matrix, window, carry and hidden
   bool chunked_delta = false;     // prefill uses the chunked form and needs a carry
   bool drafts = true;             // draft layers run too (speculation, verification)
+  int tentative_rows = 0;         // most rows of a step that may be rolled back: drafts + 1
 };
 
 struct StateLayout {

@@ -85,6 +85,20 @@ TEST(StateLayout, WithoutDraftsTheTrunkAloneIsHeld) {
   EXPECT_EQ(without.bytes_per_token(), 10 * 2 * 2 * 256 * 4);
 }
 
+// Rings for 6 tentative rows: what they do to the matrix (keys, updates, factors) and the window.
+TEST(StateLayout, RingsOfTentativeRows) {
+  ModelSpec spec = shape_35b();
+  spec.layers[1].mixer =
+      ChannelDeltaSpec{.heads = 64, .key_head_dim = 128, .value_head_dim = 128, .conv_kernel = 4};
+  const StateLayout layout = make_state_layout(spec, {.tentative_rows = 6});
+  EXPECT_EQ(layout.find(0, StateKind::kReplayRing)->fixed_bytes, 6 * (2048 + 4096 + 32) * 4);
+  EXPECT_EQ(layout.find(0, StateKind::kWindowRing)->fixed_bytes, 6 * 8192 * 4);
+  EXPECT_EQ(layout.find(1, StateKind::kReplayRing)->fixed_bytes, 6 * 3 * 8192 * 4);
+  EXPECT_EQ(layout.find(1, StateKind::kWindowRing)->shard_rule, ShardRule::kByChannelBlocks);
+  EXPECT_EQ(layout.find(3, StateKind::kReplayRing), nullptr) << "paged state goes by its length";
+  EXPECT_EQ(make_state_layout(spec, {}).find(0, StateKind::kReplayRing), nullptr);
+}
+
 TEST(StateLayout, TokensAreRoundedUpToPages) {
   const StateLayout layout = make_state_layout(shape_35b(), {});
   EXPECT_EQ(layout.bytes_for(0), layout.fixed_bytes());

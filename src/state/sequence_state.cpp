@@ -54,7 +54,8 @@ SequenceState::SequenceState(SequenceState&& other) noexcept
       fixed_(std::move(other.fixed_)),
       pieces_(std::move(other.pieces_)),
       carry_rows_(std::move(other.carry_rows_)),
-      length_(other.length_) {
+      length_(other.length_),
+      draft_length_(other.draft_length_) {
   other.pool_ = nullptr;
 }
 
@@ -83,6 +84,7 @@ void SequenceState::clear() {
   if (fixed_.size() > 0) std::memset(fixed_.data(), 0, fixed_.size());
   std::fill(carry_rows_.begin(), carry_rows_.end(), 0);
   length_ = 0;
+  draft_length_ = 0;
 }
 
 CacheView SequenceState::cache(int layer, StateKind kind, const PageLayout& head_layout,

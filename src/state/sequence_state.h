@@ -37,6 +37,9 @@ class SequenceState {
   // Tokens whose state is complete; advanced by the engine after a step.
   int64_t length() const { return length_; }
   void set_length(int64_t tokens) { length_ = tokens; }
+  // Positions whose rows in the draft layer's cache are made from the trunk's own hidden states.
+  int64_t draft_length() const { return draft_length_; }
+  void set_draft_length(int64_t positions) { draft_length_ = positions; }
 
   // Paged keys and values of `layer`, holding `tokens` tokens. `head_layout` gives heads and
   // dimension; its dtype and page size must agree with the layout.
@@ -75,6 +78,7 @@ class SequenceState {
   std::vector<Piece> pieces_;
   std::vector<int32_t> carry_rows_;
   int64_t length_ = 0;
+  int64_t draft_length_ = 0;
 };
 
 }  // namespace motley

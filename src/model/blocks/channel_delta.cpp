@@ -3,6 +3,8 @@
 #include <array>
 #include <vector>
 
+#include "model/blocks/tentative_rows.h"
+
 namespace motley {
 
 ChannelDeltaBlock::ChannelDeltaBlock(const ChannelDeltaSpec& spec, const LoadedWeights& weights,
@@ -54,9 +56,7 @@ Status ChannelDeltaBlock::run(StepContext& context, const Batch& batch, const Co
   const TensorView qkv = context.scratch({rows, shape_.conv_dim()});
   std::vector<ConvolutionSegment> windows;
   for (const BatchSegment& segment : batch.segments) {
-    std::byte* window = segment.state->fixed(layer_, StateKind::kConvolutionWindow);
-    windows.push_back({segment.rows, make_view(window, context.ops.activation_dtype,
-                                               {spec_.conv_kernel - 1, shape_.conv_dim()})});
+    windows.push_back(window_of(segment, context.ops.activation_dtype));
   }
   context.ops.convolution.causal_convolution(context.stream, u, convolution_, windows, qkv);
 
@@ -81,12 +81,26 @@ Status ChannelDeltaBlock::run(StepContext& context, const Batch& batch, const Co
   return all_reduce(context, out);
 }
 
+ConvolutionSegment ChannelDeltaBlock::window_of(const BatchSegment& segment, DType dtype) const {
+  std::byte* window = segment.state->fixed(layer_, StateKind::kConvolutionWindow);
+  ConvolutionSegment result{
+      segment.rows, make_view(window, dtype, {spec_.conv_kernel - 1, shape_.conv_dim()}), {}};
+  if (segment.is_tentative) {
+    result.ring = window_ring(*segment.state, layer_, shape_.conv_dim(), dtype);
+  }
+  return result;
+}
+
 ChannelDeltaSegment ChannelDeltaBlock::state_of(const BatchSegment& segment, DType dtype) const {
   SequenceState& state = *segment.state;
   ChannelDeltaSegment result;
   result.rows = segment.rows;
   result.state = make_view(state.fixed(layer_, StateKind::kRecurrentMatrix), dtype,
                            {shape_.heads, shape_.key_head_dim, shape_.value_head_dim});
+  if (segment.is_tentative) {
+    result.ring =
+        replay_ring(state, layer_, {shape_.key_dim(), shape_.value_dim(), shape_.key_dim()}, dtype);
+  }
   if (prefill_form_ == DeltaForm::kChunked) {
     std::byte* carry = state.fixed(layer_, StateKind::kDeltaCarry);
     const auto take = [&](int64_t rows, int64_t cols) {
@@ -100,6 +114,13 @@ ChannelDeltaSegment ChannelDeltaBlock::state_of(const BatchSegment& segment, DTy
     result.carry.decay = take(1, shape_.key_dim());
   }
   return result;
+}
+
+void ChannelDeltaBlock::commit(StepContext& context, SequenceState& state, int32_t rows) const {
+  const BatchSegment segment{.rows = {.rows = rows}, .state = &state, .is_tentative = true};
+  const DType dtype = context.ops.activation_dtype;
+  context.ops.convolution.commit(context.stream, window_of(segment, dtype));
+  context.ops.channel_delta.commit(context.stream, shape_, state_of(segment, dtype));
 }
 
 void ChannelDeltaBlock::apply_rule(StepContext& context, const Batch& batch,

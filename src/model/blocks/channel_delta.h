@@ -20,8 +20,11 @@ class ChannelDeltaBlock {
   // out [rows, hidden] from x [rows, hidden]; advances every segment's window and matrix.
   Status run(StepContext& context, const Batch& batch, const ConstTensorView& x,
              const TensorView& out) const;
+  // Takes the first `rows` tentative rows of the last step into the state.
+  void commit(StepContext& context, SequenceState& state, int32_t rows) const;
 
  private:
+  ConvolutionSegment window_of(const BatchSegment& segment, DType dtype) const;
   ChannelDeltaSegment state_of(const BatchSegment& segment, DType dtype) const;
   void apply_rule(StepContext& context, const Batch& batch, ChannelDeltaArgs args) const;
 

@@ -20,6 +20,8 @@ class GatedAttentionBlock {
   // out [rows, hidden] = attention(x [rows, hidden]); extends every segment's cache by its rows.
   Status run(StepContext& context, const Batch& batch, const ConstTensorView& x,
              const TensorView& out) const;
+  // Nothing to do: cached rows beyond a sequence's length are never read.
+  void commit(StepContext&, SequenceState&, int32_t) const {}
 
  private:
   Status project_output(StepContext& context, RowCounts counts, const AttentionOutput& attention,

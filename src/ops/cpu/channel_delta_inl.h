@@ -41,8 +41,7 @@ struct ChannelToken {
 // the next token's factors in it.
 template <bool kHasNext>
 inline void channel_step(float* state, const ChannelToken& token, const float* next_k,
-                         int64_t key_rows, Vec* read, Vec* values) {
-  Vec d[kDeltaVectors];
+                         int64_t key_rows, Vec* read, Vec* d, Vec* values) {
   for (int v = 0; v < kDeltaVectors; ++v) d[v] = mul(set1(token.beta), sub(values[v], read[v]));
   StripSums out;
   StripSums next;
@@ -110,20 +109,23 @@ void channel_recurrent(const ChannelRecurrentTask& task) {
     scale_padded(task.q + t * task.qkv_stride, task.q_scale[t * task.scale_stride], task.key_dim,
                  key_rows, q);
     Vec values[kDeltaVectors];
+    Vec d[kDeltaVectors];
     for (int v = 0; v < kDeltaVectors; ++v) {
       values[v] = load_upto(task.v + t * task.qkv_stride + v * kLanes, task.columns - v * kLanes);
     }
     const ChannelToken token{keys[t % 2].k, q, keys[t % 2].factor, task.beta[t * task.beta_stride]};
     if (t + 1 < task.rows) {
       keys[(t + 1) % 2].fill(task, t + 1, key_rows);
-      channel_step<true>(state, token, keys[(t + 1) % 2].faded, key_rows, read, values);
+      channel_step<true>(state, token, keys[(t + 1) % 2].faded, key_rows, read, d, values);
     } else {
-      channel_step<false>(state, token, nullptr, key_rows, read, values);
+      channel_step<false>(state, token, nullptr, key_rows, read, d, values);
     }
-    for (int v = 0; v < kDeltaVectors; ++v) {
-      store_upto(task.out + t * task.out_stride + v * kLanes, values[v], task.columns - v * kLanes);
+    store_strip_row(values, task.columns, task.out + t * task.out_stride);
+    if (task.updates != nullptr) {
+      store_strip_row(d, task.columns, task.updates + t * task.updates_stride);
     }
   }
+  if (task.updates != nullptr) return;
   move_strip(state, kDeltaColumns, task.key_dim, task.columns, task.state, task.state_stride);
 }
 

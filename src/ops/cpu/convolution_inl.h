@@ -59,6 +59,13 @@ void convolution(const ConvolutionTask& task) {
     transpose_weights<0>(task.weight, task.channels, task.kernel, padded, weight);
     convolve<0>(task, weight, padded);
   }
+  if (task.ring != nullptr) {
+    for (int64_t t = 0; t < task.rows; ++t) {
+      __builtin_memcpy(task.ring + t * task.ring_stride, inputs[history + t],
+                       static_cast<size_t>(task.channels) * sizeof(float));
+    }
+    return;
+  }
   // Rows of the new window may come from the old one: copy out, then in.
   float* kept = task.scratch + task.kernel * padded;
   for (int64_t t = 0; t < history; ++t) {

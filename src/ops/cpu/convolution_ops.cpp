@@ -42,6 +42,11 @@ void cpu_causal_convolution(const CpuKernels& kernels, Stream& stream, const Con
       task.weight = weight.as<float>() + first * kernel;
       task.window = segment.window.as<float>() + first;
       task.window_stride = segment.window.row_stride;
+      if (!segment.ring.is_empty()) {
+        MOTLEY_CHECK(segment.ring.rows() >= segment.rows.rows, "the ring holds every row");
+        task.ring = segment.ring.as<float>() + first;
+        task.ring_stride = segment.ring.row_stride;
+      }
       task.y = y.row<float>(segment.rows.first_row) + first;
       task.y_stride = y.row_stride;
       task.rows = segment.rows.rows;
@@ -52,6 +57,18 @@ void cpu_causal_convolution(const CpuKernels& kernels, Stream& stream, const Con
       kernels.convolution(task);
     }
   });
+}
+
+void cpu_commit_window(const CpuKernels&, Stream&, const ConvolutionSegment& segment) {
+  const int64_t rows = segment.rows.rows;
+  const int64_t history = segment.window.rows();
+  // In ascending order, so that no row is overwritten before it is read.
+  for (int64_t t = 0; t < history; ++t) {
+    const int64_t from = t + rows;
+    const float* source =
+        from < history ? segment.window.row<float>(from) : segment.ring.row<float>(from - history);
+    if (rows > 0) std::copy_n(source, segment.window.cols(), segment.window.row<float>(t));
+  }
 }
 
 }  // namespace motley

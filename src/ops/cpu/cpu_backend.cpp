@@ -53,13 +53,14 @@ void fill_ops(OpTable* table) {
   table->norm = {Bound<cpu_rms_norm, kernels>::call, Bound<cpu_gated_rms_norm, kernels>::call,
                  Bound<cpu_add, kernels>::call, Bound<cpu_silu_multiply, kernels>::call,
                  Bound<cpu_sigmoid_multiply, kernels>::call};
-  table->convolution = {Bound<cpu_causal_convolution, kernels>::call};
-  table->gated_delta = {Bound<cpu_delta_recurrent, kernels>::call,
-                        Bound<cpu_delta_chunked, kernels>::call,
-                        Bound<cpu_delta_flush_carry, kernels>::call};
-  table->channel_delta = {Bound<cpu_channel_recurrent, kernels>::call,
-                          Bound<cpu_channel_chunked, kernels>::call,
-                          Bound<cpu_channel_flush_carry, kernels>::call};
+  table->convolution = {Bound<cpu_causal_convolution, kernels>::call,
+                        Bound<cpu_commit_window, kernels>::call};
+  table->gated_delta = {
+      Bound<cpu_delta_recurrent, kernels>::call, Bound<cpu_delta_chunked, kernels>::call,
+      Bound<cpu_delta_flush_carry, kernels>::call, Bound<cpu_delta_commit, kernels>::call};
+  table->channel_delta = {
+      Bound<cpu_channel_recurrent, kernels>::call, Bound<cpu_channel_chunked, kernels>::call,
+      Bound<cpu_channel_flush_carry, kernels>::call, Bound<cpu_channel_commit, kernels>::call};
   table->hyper = {Bound<cpu_hyper_mix, kernels>::call, Bound<cpu_hyper_merge, kernels>::call,
                   Bound<cpu_hyper_spread, kernels>::call, Bound<cpu_hyper_mean, kernels>::call};
   table->swiglu_limit = true;

@@ -19,6 +19,8 @@ struct ConvolutionTask {
   const float* weight = nullptr;  // [channels, kernel]
   float* window = nullptr;        // [kernel - 1, channels], updated
   int64_t window_stride = 0;
+  float* ring = nullptr;  // [rows, channels]: takes u, and the window stays; or null
+  int64_t ring_stride = 0;
   float* y = nullptr;  // [rows, channels]
   int64_t y_stride = 0;
   int64_t rows = 0;
@@ -45,10 +47,29 @@ struct DeltaRecurrentTask {
   int64_t state_stride = 0;
   float* out = nullptr;  // [rows, columns]
   int64_t out_stride = 0;
+  float* updates = nullptr;  // [rows, columns]: takes d, and the state stays; or null
+  int64_t updates_stride = 0;
   int64_t rows = 0;
   int64_t key_dim = 0;
   int64_t columns = 0;       // at most delta_columns
   float* scratch = nullptr;  // delta_recurrent_scratch floats
+};
+
+// What rows did to the state of one head, some of its columns, done again: per row
+// S <- diag(factor) S + k d^T with the operations of the recurrent kernels.
+struct DeltaReplayTask {
+  const float* keys = nullptr;  // [rows, key_dim], normalised
+  int64_t keys_stride = 0;
+  const float* updates = nullptr;  // [rows, columns]
+  int64_t updates_stride = 0;
+  const float* factors = nullptr;  // of row t and key i: factors[t * stride + i * step]
+  int64_t factors_stride = 0;
+  int64_t factors_step = 0;  // 0: one factor for all keys
+  float* state = nullptr;    // [key_dim, columns], updated
+  int64_t state_stride = 0;
+  int64_t rows = 0;
+  int64_t key_dim = 0;
+  int64_t columns = 0;  // at most delta_columns
 };
 
 // Rows within one block of 64 for one key head and its value heads, in the chunked form.
@@ -100,6 +121,8 @@ struct ChannelRecurrentTask {
   int64_t state_stride = 0;
   float* out = nullptr;  // [rows, columns]
   int64_t out_stride = 0;
+  float* updates = nullptr;  // [rows, columns]: takes d, and the state stays; or null
+  int64_t updates_stride = 0;
   int64_t rows = 0;
   int64_t key_dim = 0;
   int64_t columns = 0;       // at most delta_columns
@@ -190,6 +213,7 @@ struct CpuKernels {
                       int64_t heads, float* beta, float* log_decay) = nullptr;
   int64_t (*delta_recurrent_scratch)(int64_t key_dim) = nullptr;
   void (*delta_recurrent)(const DeltaRecurrentTask& task) = nullptr;
+  void (*delta_replay)(const DeltaReplayTask& task) = nullptr;
   int64_t (*delta_block_scratch)(int64_t key_dim, int64_t value_dim) = nullptr;
   void (*delta_block)(const DeltaBlockTask& task) = nullptr;
 

@@ -34,16 +34,22 @@ void cpu_sigmoid_multiply(const CpuKernels& kernels, Stream& stream, const Const
 void cpu_causal_convolution(const CpuKernels& kernels, Stream& stream, const ConstTensorView& u,
                             const ConstTensorView& weight,
                             std::span<const ConvolutionSegment> segments, const TensorView& y);
+void cpu_commit_window(const CpuKernels& kernels, Stream& stream,
+                       const ConvolutionSegment& segment);
 
 void cpu_delta_recurrent(const CpuKernels& kernels, Stream& stream, const GatedDeltaArgs& args);
 void cpu_delta_chunked(const CpuKernels& kernels, Stream& stream, const GatedDeltaArgs& args);
 void cpu_delta_flush_carry(const CpuKernels& kernels, Stream& stream, const GatedDeltaShape& shape,
                            const GatedDeltaSegment& segment);
+void cpu_delta_commit(const CpuKernels& kernels, Stream& stream, const GatedDeltaShape& shape,
+                      const GatedDeltaSegment& segment);
 
 void cpu_channel_recurrent(const CpuKernels& kernels, Stream& stream, const ChannelDeltaArgs& args);
 void cpu_channel_chunked(const CpuKernels& kernels, Stream& stream, const ChannelDeltaArgs& args);
 void cpu_channel_flush_carry(const CpuKernels& kernels, Stream& stream,
                              const ChannelDeltaShape& shape, const ChannelDeltaSegment& segment);
+void cpu_channel_commit(const CpuKernels& kernels, Stream& stream, const ChannelDeltaShape& shape,
+                        const ChannelDeltaSegment& segment);
 
 void cpu_hyper_mix(const CpuKernels& kernels, Stream& stream, const ConstTensorView& streams,
                    const HyperWeights& weights, const HyperParams& params,

@@ -80,13 +80,12 @@ struct DeltaToken {
 };
 
 // One token through the strip, given read = S^T k: d = beta (v - decay read);
-// S <- decay S + k d^T; values = S^T q. With kHasNext also read = S^T next_k, the same bits as
-// delta_read would give, without another pass over the state.
+// S <- decay S + k d^T; values = S^T q. delta_replay repeats the second. With kHasNext also read =
+// S^T next_k, the same bits as delta_read would give, without another pass over the state.
 template <bool kHasNext>
 inline void delta_step(float* state, const DeltaToken& token, const float* next_k, int64_t key_rows,
-                       Vec* read, Vec* values) {
+                       Vec* read, Vec* d, Vec* values) {
   const Vec factor = set1(token.decay);
-  Vec d[kDeltaVectors];
   for (int v = 0; v < kDeltaVectors; ++v) {
     d[v] = mul(set1(token.beta), sub(values[v], mul(factor, read[v])));
   }
@@ -111,6 +110,29 @@ inline void delta_step(float* state, const DeltaToken& token, const float* next_
     values[v] = chain_total(out, v);
     if constexpr (kHasNext) read[v] = chain_total(next, v);
   }
+}
+
+void delta_replay(const DeltaReplayTask& task) {
+  for (int64_t i = 0; i < task.key_dim; ++i) {
+    for (int v = 0; v < kDeltaVectors; ++v) {
+      const int64_t n = task.columns - v * kLanes;
+      if (n <= 0) break;
+      float* cell = task.state + i * task.state_stride + v * kLanes;
+      Vec state = load_upto(cell, n);
+      for (int64_t t = 0; t < task.rows; ++t) {
+        const Vec factor = set1(task.factors[t * task.factors_stride + i * task.factors_step]);
+        const Vec d = load_upto(task.updates + t * task.updates_stride + v * kLanes, n);
+        state = fma(set1(task.keys[t * task.keys_stride + i]), d, mul(state, factor));
+      }
+      store_upto(cell, state, n);
+    }
+  }
+}
+
+// Row t of [rows, columns].
+inline void store_strip_row(const Vec* values, int64_t columns, float* to) {
+  for (int v = 0; v < kDeltaVectors; ++v)
+    store_upto(to + v * kLanes, values[v], columns - v * kLanes);
 }
 
 void delta_recurrent(const DeltaRecurrentTask& task) {
@@ -142,6 +164,7 @@ void delta_recurrent(const DeltaRecurrentTask& task) {
     scale_padded(task.q + t * task.qkv_stride, task.q_scale[t * task.scale_stride], task.key_dim,
                  key_rows, q);
     Vec values[kDeltaVectors];
+    Vec d[kDeltaVectors];
     for (int v = 0; v < kDeltaVectors; ++v) {
       values[v] = load_upto(task.v + t * task.qkv_stride + v * kLanes, task.columns - v * kLanes);
     }
@@ -149,14 +172,16 @@ void delta_recurrent(const DeltaRecurrentTask& task) {
                            task.beta[t * task.gate_stride]};
     if (t + 1 < task.rows) {
       normalise_key(t + 1);
-      delta_step<true>(state, token, keys[(t + 1) % 2], key_rows, read, values);
+      delta_step<true>(state, token, keys[(t + 1) % 2], key_rows, read, d, values);
     } else {
-      delta_step<false>(state, token, nullptr, key_rows, read, values);
+      delta_step<false>(state, token, nullptr, key_rows, read, d, values);
     }
-    for (int v = 0; v < kDeltaVectors; ++v) {
-      store_upto(task.out + t * task.out_stride + v * kLanes, values[v], task.columns - v * kLanes);
+    store_strip_row(values, task.columns, task.out + t * task.out_stride);
+    if (task.updates != nullptr) {
+      store_strip_row(d, task.columns, task.updates + t * task.updates_stride);
     }
   }
+  if (task.updates != nullptr) return;
   for (int64_t i = 0; i < task.key_dim; ++i) {
     for (int v = 0; v < kDeltaVectors; ++v) {
       store_upto(task.state + i * task.state_stride + v * kLanes,

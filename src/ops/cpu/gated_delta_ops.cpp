@@ -80,9 +80,30 @@ DeltaRecurrentTask recurrent_task(const GatedDeltaArgs& args, const GatedDeltaSe
   task.state_stride = shape.value_head_dim;
   task.out = args.out.row<float>(row) + head * shape.value_head_dim + first_column;
   task.out_stride = args.out.row_stride;
+  if (!segment.ring.is_empty()) {
+    task.updates = segment.ring.updates.row<float>(0) + head * shape.value_head_dim + first_column;
+    task.updates_stride = segment.ring.updates.row_stride;
+  }
   task.rows = segment.rows.rows;
   task.key_dim = shape.key_head_dim;
   return task;
+}
+
+// Keys and factors of tentative rows, as the recurrent kernel uses them.
+void fill_ring(const GatedDeltaArgs& args, const GatedDeltaSegment& segment,
+               const DeltaInputs& inputs) {
+  const GatedDeltaShape& shape = args.shape;
+  MOTLEY_CHECK(segment.ring.keys.rows() >= segment.rows.rows, "the ring holds every row");
+  for (int64_t t = 0; t < segment.rows.rows; ++t) {
+    const int64_t row = segment.rows.first_row + t;
+    const float* k = args.qkv.row<float>(row) + shape.key_dim();
+    float* keys = segment.ring.keys.row<float>(t);
+    for (int64_t i = 0; i < shape.key_dim(); ++i) {
+      keys[i] = k[i] * inputs.k_scale[row * shape.key_heads + i / shape.key_head_dim];
+    }
+    std::copy_n(inputs.log_decay + row * shape.value_heads, shape.value_heads,
+                segment.ring.factors.row<float>(t));
+  }
 }
 
 // Everything of a block task but the rows; `inputs` and `args` are null when only folding.
@@ -153,6 +174,9 @@ int64_t held_after(const GatedDeltaSegment& segment) {
 void cpu_delta_recurrent(const CpuKernels& kernels, Stream& stream, const GatedDeltaArgs& args) {
   const Arena::Scope scope(stream.scratch());
   const DeltaInputs inputs = prepare(kernels, stream, args, DecayForm::kFactor);
+  for (const GatedDeltaSegment& segment : args.segments) {
+    if (!segment.ring.is_empty()) fill_ring(args, segment, inputs);
+  }
   const int64_t workers = stream.threads().size();
   const int64_t scratch_floats = kernels.delta_recurrent_scratch(args.shape.key_head_dim);
   auto* scratch = stream.scratch().allocate<float>(workers * scratch_floats);
@@ -177,6 +201,33 @@ void cpu_delta_recurrent(const CpuKernels& kernels, Stream& stream, const GatedD
       kernels.delta_recurrent(task);
     }
   });
+}
+
+void cpu_delta_commit(const CpuKernels& kernels, Stream& stream, const GatedDeltaShape& shape,
+                      const GatedDeltaSegment& segment) {
+  if (segment.rows.rows == 0) return;
+  const DeltaRing& ring = segment.ring;
+  const int64_t dim = shape.value_head_dim;
+  const int64_t strips = (dim + kernels.delta_columns - 1) / kernels.delta_columns;
+  stream.threads().parallel_ranges(
+      strips * shape.value_heads, [&](int, int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) {
+          const int64_t head = i / strips;
+          const int64_t key_head = head / (shape.value_heads / shape.key_heads);
+          const int64_t first_column = i % strips * kernels.delta_columns;
+          kernels.delta_replay({.keys = ring.keys.row<float>(0) + key_head * shape.key_head_dim,
+                                .keys_stride = ring.keys.row_stride,
+                                .updates = ring.updates.row<float>(0) + head * dim + first_column,
+                                .updates_stride = ring.updates.row_stride,
+                                .factors = ring.factors.row<float>(0) + head,
+                                .factors_stride = ring.factors.row_stride,
+                                .state = segment.state.row<float>(head) + first_column,
+                                .state_stride = dim,
+                                .rows = segment.rows.rows,
+                                .key_dim = shape.key_head_dim,
+                                .columns = std::min(kernels.delta_columns, dim - first_column)});
+        }
+      });
 }
 
 void cpu_delta_chunked(const CpuKernels& kernels, Stream& stream, const GatedDeltaArgs& args) {

@@ -39,6 +39,7 @@ constexpr CpuKernels make_kernels() {
   kernels.delta_gates = delta_gates;
   kernels.delta_recurrent_scratch = delta_recurrent_scratch;
   kernels.delta_recurrent = delta_recurrent;
+  kernels.delta_replay = delta_replay;
   kernels.delta_block_scratch = delta_block_scratch;
   kernels.delta_block = delta_block;
   kernels.channel_decay = channel_decay;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -53,7 +54,8 @@ Token read_token(const ChannelDeltaArgs& args, int64_t row, int head) {
   return token;
 }
 
-void step(const ChannelDeltaShape& shape, const Token& token, double* state) {
+// `update` [value_head_dim] takes d, or is null.
+void step(const ChannelDeltaShape& shape, const Token& token, double* state, double* update) {
   const int dk = shape.key_head_dim;
   const int dv = shape.value_head_dim;
   for (int c = 0; c < dv; ++c) {
@@ -63,6 +65,7 @@ void step(const ChannelDeltaShape& shape, const Token& token, double* state) {
       read += state[i * dv + c] * token.k[static_cast<size_t>(i)];
     }
     const double d = token.beta * (token.v[c] - read);
+    if (update != nullptr) update[c] = d;
     double out = 0;
     for (int i = 0; i < dk; ++i) {
       state[i * dv + c] += token.k[static_cast<size_t>(i)] * d;
@@ -72,13 +75,49 @@ void step(const ChannelDeltaShape& shape, const Token& token, double* state) {
   }
 }
 
+// Tentative rows of one head: a copy of the state goes through them, the ring remembers.
+void run_tentative(const ChannelDeltaArgs& args, const ChannelDeltaSegment& segment, int head) {
+  const ChannelDeltaShape& shape = args.shape;
+  const double* state = segment.state.row<double>(head);
+  std::vector<double> copy(state, state + int64_t{shape.key_head_dim} * shape.value_head_dim);
+  const int64_t first_key = int64_t{head} * shape.key_head_dim;
+  for (int32_t t = 0; t < segment.rows.rows; ++t) {
+    const Token token = read_token(args, segment.rows.first_row + t, head);
+    std::copy(token.k.begin(), token.k.end(), segment.ring.keys.row<double>(t) + first_key);
+    std::copy(token.factor.begin(), token.factor.end(),
+              segment.ring.factors.row<double>(t) + first_key);
+    step(shape, token, copy.data(),
+         segment.ring.updates.row<double>(t) + int64_t{head} * shape.value_head_dim);
+  }
+}
+
 void recurrent(Stream&, const ChannelDeltaArgs& args) {
   for (const ChannelDeltaSegment& segment : args.segments) {
     for (int head = 0; head < args.shape.heads; ++head) {
+      if (!segment.ring.is_empty()) {
+        run_tentative(args, segment, head);
+        continue;
+      }
       for (int32_t t = 0; t < segment.rows.rows; ++t) {
         step(args.shape, read_token(args, segment.rows.first_row + t, head),
-             segment.state.row<double>(head));
+             segment.state.row<double>(head), nullptr);
       }
+    }
+  }
+}
+
+// What step() does to the state, with d known.
+void commit(Stream&, const ChannelDeltaShape& shape, const ChannelDeltaSegment& segment) {
+  const int dk = shape.key_head_dim;
+  const int dv = shape.value_head_dim;
+  for (int head = 0; head < shape.heads; ++head) {
+    double* state = segment.state.row<double>(head);
+    for (int32_t t = 0; t < segment.rows.rows; ++t) {
+      const double* k = segment.ring.keys.row<double>(t) + int64_t{head} * dk;
+      const double* factor = segment.ring.factors.row<double>(t) + int64_t{head} * dk;
+      const double* d = segment.ring.updates.row<double>(t) + int64_t{head} * dv;
+      for (int i = 0; i < dk * dv; ++i) state[i] *= factor[i / dv];
+      for (int i = 0; i < dk * dv; ++i) state[i] += k[i / dv] * d[i % dv];
     }
   }
 }
@@ -180,7 +219,7 @@ void flush_carry(Stream&, const ChannelDeltaShape& shape, const ChannelDeltaSegm
 }  // namespace
 
 ChannelDeltaOps reference_channel_delta_ops() {
-  return {recurrent, chunked, flush_carry};
+  return {recurrent, chunked, flush_carry, commit};
 }
 
 }  // namespace motley

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <vector>
 
 #include "ops/reference/reference_math.h"
@@ -27,9 +28,27 @@ void convolve_segment(const ConstTensorView& u, const ConstTensorView& weight,
       }
       y.row<double>(segment.rows.first_row + t)[c] = reference_silu(sum);
     }
+    if (!segment.ring.is_empty()) {
+      for (int64_t t = 0; t < rows; ++t) {
+        segment.ring.row<double>(t)[c] = inputs[static_cast<size_t>(kernel - 1 + t)];
+      }
+      continue;
+    }
     for (int64_t t = 0; t < kernel - 1; ++t) {
       segment.window.row<double>(t)[c] = inputs[static_cast<size_t>(rows + t)];
     }
+  }
+}
+
+// The window's rows in ascending order, so that none is overwritten before it is read.
+void commit(Stream&, const ConvolutionSegment& segment) {
+  const int64_t rows = segment.rows.rows;
+  const int64_t history = segment.window.rows();
+  for (int64_t t = 0; t < history; ++t) {
+    const int64_t from = t + rows;
+    const double* source = from < history ? segment.window.row<double>(from)
+                                          : segment.ring.row<double>(from - history);
+    if (rows > 0) std::copy_n(source, segment.window.cols(), segment.window.row<double>(t));
   }
 }
 
@@ -41,7 +60,7 @@ void causal_convolution(Stream&, const ConstTensorView& u, const ConstTensorView
 }  // namespace
 
 ConvolutionOps reference_convolution_ops() {
-  return {causal_convolution};
+  return {causal_convolution, commit};
 }
 
 }  // namespace motley

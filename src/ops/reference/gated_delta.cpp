@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -49,7 +50,8 @@ double* state_of(const GatedDeltaSegment& segment, int head) {
   return segment.state.row<double>(head);
 }
 
-void step(const GatedDeltaShape& shape, const Token& token, double* state) {
+// `update` [value_head_dim] takes d, or is null.
+void step(const GatedDeltaShape& shape, const Token& token, double* state, double* update) {
   const int dk = shape.key_head_dim;
   const int dv = shape.value_head_dim;
   const double factor = std::exp(token.decay);
@@ -58,6 +60,7 @@ void step(const GatedDeltaShape& shape, const Token& token, double* state) {
     double read = 0;
     for (int i = 0; i < dk; ++i) read += state[i * dv + c] * token.k[static_cast<size_t>(i)];
     const double d = token.beta * (token.v[c] - read);
+    if (update != nullptr) update[c] = d;
     double out = 0;
     for (int i = 0; i < dk; ++i) {
       state[i * dv + c] += token.k[static_cast<size_t>(i)] * d;
@@ -67,13 +70,50 @@ void step(const GatedDeltaShape& shape, const Token& token, double* state) {
   }
 }
 
+// Tentative rows of one head: a copy of the state goes through them, the ring remembers.
+void run_tentative(const GatedDeltaArgs& args, const GatedDeltaSegment& segment, int head) {
+  const GatedDeltaShape& shape = args.shape;
+  const double* state = state_of(segment, head);
+  std::vector<double> copy(state, state + int64_t{shape.key_head_dim} * shape.value_head_dim);
+  const int64_t key_head = head / (shape.value_heads / shape.key_heads);
+  for (int32_t t = 0; t < segment.rows.rows; ++t) {
+    const Token token = read_token(args, segment.rows.first_row + t, head);
+    std::copy(token.k.begin(), token.k.end(),
+              segment.ring.keys.row<double>(t) + key_head * shape.key_head_dim);
+    segment.ring.factors.row<double>(t)[head] = std::exp(token.decay);
+    step(shape, token, copy.data(),
+         segment.ring.updates.row<double>(t) + int64_t{head} * shape.value_head_dim);
+  }
+}
+
 void recurrent(Stream&, const GatedDeltaArgs& args) {
   for (const GatedDeltaSegment& segment : args.segments) {
     for (int head = 0; head < args.shape.value_heads; ++head) {
+      if (!segment.ring.is_empty()) {
+        run_tentative(args, segment, head);
+        continue;
+      }
       for (int32_t t = 0; t < segment.rows.rows; ++t) {
         step(args.shape, read_token(args, segment.rows.first_row + t, head),
-             state_of(segment, head));
+             state_of(segment, head), nullptr);
       }
+    }
+  }
+}
+
+// What step() does to the state, with d known.
+void commit(Stream&, const GatedDeltaShape& shape, const GatedDeltaSegment& segment) {
+  const int dk = shape.key_head_dim;
+  const int dv = shape.value_head_dim;
+  for (int head = 0; head < shape.value_heads; ++head) {
+    const int64_t key_head = head / (shape.value_heads / shape.key_heads);
+    double* state = state_of(segment, head);
+    for (int32_t t = 0; t < segment.rows.rows; ++t) {
+      const double* k = segment.ring.keys.row<double>(t) + key_head * dk;
+      const double* d = segment.ring.updates.row<double>(t) + int64_t{head} * dv;
+      const double factor = segment.ring.factors.row<double>(t)[head];
+      for (int i = 0; i < dk * dv; ++i) state[i] *= factor;
+      for (int i = 0; i < dk * dv; ++i) state[i] += k[i / dv] * d[i % dv];
     }
   }
 }
@@ -185,7 +225,7 @@ void flush_carry(Stream&, const GatedDeltaShape& shape, const GatedDeltaSegment&
 }  // namespace
 
 GatedDeltaOps reference_gated_delta_ops() {
-  return {recurrent, chunked, flush_carry};
+  return {recurrent, chunked, flush_carry, commit};
 }
 
 }  // namespace motley
