@@ -147,7 +147,9 @@ void Scheduler::run_sweep(Request& request) {
 
 void Scheduler::step() {
   for (Request& request : requests_) {
-    if (request.cancelled) finish(request, FinishReason::kCancelled, Status::ok());
+    if (!request.cancelled) continue;
+    follow_rest(request);
+    finish(request, FinishReason::kCancelled, Status::ok());
   }
   requests_.remove_if([](const Request& request) { return request.listener == nullptr; });
   if (requests_.empty()) return;

@@ -101,6 +101,9 @@ class Scheduler {
     bool prompt_done = false;
     bool cancelled = false;
     std::vector<int32_t> drafts;  // guesses of what follows the pending token
+    // Hidden states of computed rows that the draft layer has not taken yet: it takes them when
+    // it is next asked for a guess.
+    std::vector<std::byte> unfollowed;
     // Of the current step.
     RowRole role = RowRole::kPrefill;
     int64_t first_row = -1;  // in the batch, -1: swept
@@ -131,6 +134,8 @@ class Scheduler {
   void draft();
   void note_cost();
   Status draft_role(RowRole role);
+  DraftJob draft_job(Request& request);
+  void follow_rest(Request& request);
 
   Engine& engine_;
   SchedulerOptions options_;

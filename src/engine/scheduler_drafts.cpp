@@ -6,6 +6,12 @@
 #include "engine/scheduler.h"
 
 namespace motley {
+namespace {
+
+// Rows that are kept for the draft layer while nobody asks it for guesses.
+constexpr int64_t kMostUnfollowed = 64;
+
+}  // namespace
 
 // Tokens beyond the request's or the context's end are not worth guessing.
 int Scheduler::drafts_for(const Request& request) const {
@@ -58,19 +64,52 @@ void Scheduler::draft() {
   }
 }
 
+// With all rows that the draft layer has not taken yet.
+DraftJob Scheduler::draft_job(Request& request) {
+  DraftJob job{.sequence = request.sequence, .sampler = &request.sampler, .out = &request.drafts};
+  if (request.first_row >= 0) {
+    const ConstTensorView rows = runner_.hidden().slice_rows(request.first_row, request.final_rows);
+    const int64_t bytes = rows.shape.elements() * dtype_bytes(rows.dtype);
+    request.unfollowed.insert(request.unfollowed.end(), rows.data, rows.data + bytes);
+  }
+  const int64_t row_bytes =
+      engine_.decoder().hidden_size() * dtype_bytes(engine_.ops().activation_dtype);
+  const int64_t waiting = std::ssize(request.unfollowed) / row_bytes;
+  const void* first = request.unfollowed.data();
+  if (waiting > 0) {
+    job.hidden = make_view(first, engine_.ops().activation_dtype,
+                           {waiting, engine_.decoder().hidden_size()});
+  }
+  return job;
+}
+
 Status Scheduler::draft_role(RowRole role) {
   std::vector<DraftJob> jobs;
+  std::vector<Request*> followed;
   for (Request* request : in_step_) {
     if (request->role != role || !request->sequence->is_valid()) continue;
-    DraftJob& job = jobs.emplace_back(DraftJob{.sequence = request->sequence});
-    if (request->first_row >= 0) {
-      job.hidden = runner_.hidden().slice_rows(request->first_row, request->final_rows);
-    }
+    DraftJob job = draft_job(*request);
     job.drafts = drafts_for(*request);
-    job.sampler = &request->sampler;
-    job.out = &request->drafts;
+    const bool can_wait = role == RowRole::kDecode && job.drafts == 0 && !request->ending;
+    if (can_wait && job.hidden.rows() < kMostUnfollowed) continue;
+    // A step that also takes what earlier ones left costs more than one of its kind.
+    if (job.hidden.rows() > request->final_rows) cycle_start_ns_ = 0;
+    jobs.push_back(job);
+    followed.push_back(request);
   }
-  return drafter_.run(jobs, role, options_.prefill_chunk, observer());
+  const Status status = drafter_.run(jobs, role, options_.prefill_chunk, observer());
+  for (Request* request : followed) request->unfollowed.clear();
+  return status;
+}
+
+// For a request that ends between two steps.
+void Scheduler::follow_rest(Request& request) {
+  if (request.unfollowed.empty() || !request.sequence->is_valid()) return;
+  request.first_row = -1;
+  const DraftJob job = draft_job(request);
+  const Status status =
+      drafter_.run({&job, 1}, RowRole::kDecode, options_.prefill_chunk, observer());
+  if (!status.is_ok()) request.sequence->invalidate();
 }
 
 }  // namespace motley

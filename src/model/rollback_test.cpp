@@ -85,6 +85,29 @@ class RollbackTest : public testing::TestWithParam<RollbackCase> {
     }
   }
 
+  // NaN in every cached key and value from the sequence's length on: nothing may read them.
+  void poison_caches(SequenceState& state, int64_t reserved) {
+    for (const StateEntry& entry : model_.layout().entries) {
+      if (entry.kind != StateKind::kPagedKv) continue;
+      const auto& mixer = model_.spec().layers[static_cast<size_t>(entry.layer)].mixer;
+      const auto& attention = std::get<GatedAttentionSpec>(mixer);
+      const PageLayout layout{
+          .kv_heads = attention.kv_heads, .head_dim = attention.head_dim, .dtype = entry.dtype};
+      const CacheView view = state.cache(entry.layer, entry.kind, layout, reserved);
+      for (int64_t token = state.length(); token < reserved; ++token) {
+        std::byte* page = view.pages[static_cast<size_t>(token / layout.tokens_per_page)];
+        const auto slot = static_cast<int>(token % layout.tokens_per_page);
+        for (int head = 0; head < layout.kv_heads; ++head) {
+          for (const int64_t at :
+               {layout.key_offset(head, slot), layout.value_offset(head, slot)}) {
+            std::memset(page + at * dtype_bytes(layout.dtype), 0xFF,
+                        static_cast<size_t>(layout.head_dim * dtype_bytes(layout.dtype)));
+          }
+        }
+      }
+    }
+  }
+
   std::vector<int32_t> random_rows(Numbers& random, int64_t count) {
     std::vector<int32_t> tokens;
     for (int64_t i = 0; i < count; ++i) {
@@ -110,9 +133,11 @@ TEST_P(RollbackTest, AnyPartOfTentativeRowsMayBecomeFinal) {
     // behind.
     const auto accepted = static_cast<int32_t>(random.integer(round == 0 ? 1 : 0, rows));
     const std::vector<int32_t> tokens = random_rows(random, rows);
+    const int64_t reserved = state.length() + rows;
     const auto out = run_rows(state, RowRole::kDecode, tokens, /*tentative=*/true);
     EXPECT_EQ(state.length(), plain.length()) << "nothing is final yet";
     decoder_.commit(model_.step(), state, accepted, nobody);
+    poison_caches(state, reserved);
     std::vector<std::byte> expected;
     for (int32_t t = 0; t < accepted; ++t) {
       const auto row =

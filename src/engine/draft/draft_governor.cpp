@@ -16,6 +16,8 @@ constexpr double kPriorTried = 2;
 constexpr double kPriorAccepted = 1.6;
 constexpr int kFirstProbes = 3;      // steps of each number that is tried at the start
 constexpr int64_t kProbeEvery = 24;  // steps, later
+// In a row: the first may have to catch up with steps that made no drafts, and is not counted.
+constexpr int64_t kProbeSteps = 2;
 
 }  // namespace
 
@@ -32,7 +34,7 @@ int DraftGovernor::choose(int most) {
     return first[static_cast<size_t>(step / kFirstProbes)];
   }
   const int best_now = best(most);
-  if (step % kProbeEvery != 0) return best_now;
+  if (step % kProbeEvery >= kProbeSteps) return best_now;
   switch (step / kProbeEvery % 3) {
     case 0:
       return std::max(best_now - 1, 0);

@@ -53,7 +53,6 @@ Status Drafter::run(std::span<const DraftJob> jobs, RowRole role, int64_t chunk,
     while (end - piece.begin > chunk) {
       piece.end = piece.begin + chunk;
       std::vector<Piece> part = {piece};
-      part.front().job = piece.job;
       MOTLEY_RETURN_IF_ERROR(follow(part, role, observer));
       piece.begin = piece.end;
     }

@@ -176,6 +176,31 @@ TEST_F(DrafterTest, AutoGivesTheSameTokens) {
   EXPECT_GT(governor.seconds(8), 0);
 }
 
+// A governor may make no drafts for a while; the draft layer then takes many rows at once, and a
+// turn that ends or is stopped meanwhile leaves no gap.
+TEST_F(DrafterTest, RestsWithoutAGap) {
+  const DraftTestListener plain = run({.request = {.max_new_tokens = 150}});
+  for (const bool is_stopped : {false, true}) {
+    DraftGovernor governor;
+    for (int i = 0; i < 10; ++i) {
+      governor.note_cost(0, {.seconds = 1e-9});
+      governor.note_cost(5, {.seconds = 1e9});
+    }
+    Sequence sequence = engine_->create_sequence().value();
+    sequence.sync(test_tokens(20, 8));
+    Scheduler scheduler(*engine_, {.drafts = 5, .governor = &governor});
+    DraftTestListener listener;
+    ASSERT_TRUE(scheduler.submit(sequence, {.max_new_tokens = 150}, listener).is_ok());
+    while (!scheduler.is_idle()) {
+      if (is_stopped && listener.tokens.size() == 90) scheduler.cancel_all();
+      scheduler.step();
+    }
+    EXPECT_TRUE(std::equal(listener.tokens.begin(), listener.tokens.end(), plain.tokens.begin()));
+    EXPECT_EQ(listener.tokens.size(), is_stopped ? 90U : 150U);
+    EXPECT_GE(sequence.state().draft_length(), sequence.computed_tokens() - 1);
+  }
+}
+
 TEST(DraftEngine, WantsADraftLayerAndOpsThatRollBack) {
   OwnedContext context({.threads = 1, .pin = false});
   const auto engine = load_tiny(context, with_drafts({}, 2));
