@@ -1,11 +1,14 @@
 #include "engine/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
 #include "base/check.h"
+#include "engine/token_candidates.h"
 
 namespace motley {
 namespace {
@@ -26,6 +29,51 @@ uint64_t mix(uint64_t value) {
   return value ^ (value >> 31);
 }
 
+// One for each draw; a token's noise follows from it and the token's id.
+uint64_t noise_key(uint64_t seed, uint64_t position) {
+  return mix(mix(seed) ^ position);
+}
+
+uint64_t noise_bits(uint64_t key, int32_t token) {
+  return mix(key ^ static_cast<uint64_t>(token));
+}
+
+// -log(-log u) for the middle u of one of 2^52 intervals: never 0 or 1.
+double noise_of(uint64_t bits) {
+  const double uniform = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
+  return -std::log(-std::log(uniform));
+}
+
+// No less than noise_of(), and quick: with m of 2^52 intervals from u's own upwards,
+// -log u >= 1 - u >= m / 2^53.
+double most_noise_of(uint64_t bits) {
+  const uint64_t intervals = (uint64_t{1} << 52) - (bits >> 12);
+  return (54 - static_cast<int>(std::bit_width(intervals))) * std::numbers::ln2 + 1e-9;
+}
+
+// The token with the highest score, which is its scaled logit plus its noise.
+class GumbelRace {
+ public:
+  explicit GumbelRace(uint64_t key) : key_(key) {}
+
+  void enter(int32_t token, double scaled_logit) {
+    if (!(scaled_logit + kMostNoise >= highest_)) return;
+    const uint64_t bits = noise_bits(key_, token);
+    if (!(scaled_logit + most_noise_of(bits) >= highest_)) return;
+    const double score = scaled_logit + noise_of(bits);
+    if (score > highest_ || (score == highest_ && token < winner_)) {
+      highest_ = score;
+      winner_ = token;
+    }
+  }
+  int32_t winner() const { return winner_; }
+
+ private:
+  uint64_t key_;
+  double highest_ = -std::numeric_limits<double>::infinity();
+  int32_t winner_ = 0;
+};
+
 }  // namespace
 
 int32_t argmax(std::span<const float> values) {
@@ -45,10 +93,7 @@ double uniform_at(uint64_t seed, uint64_t position) {
 }
 
 double gumbel_at(uint64_t seed, uint64_t position, int32_t token) {
-  const uint64_t bits = mix(mix(mix(seed) ^ position) ^ static_cast<uint64_t>(token));
-  // The middle of one of 2^52 intervals: never 0 or 1.
-  const double uniform = (static_cast<double>(bits >> 12) + 0.5) * 0x1p-52;
-  return -std::log(-std::log(uniform));
+  return noise_of(noise_bits(noise_key(seed, position), token));
 }
 
 std::vector<int32_t> random_tokens(int64_t count, int64_t vocab_size, uint64_t seed) {
@@ -85,9 +130,9 @@ void Sampler::forget(int32_t token) {
 SampledToken Sampler::sample(std::span<const float> logits, int64_t position, int top_logprobs) {
   SampledToken result;
   result.token = choose(logits, position);
-  const double normaliser = log_normaliser(logits);
-  result.logprob = logits[static_cast<size_t>(result.token)] - normaliser;
   if (top_logprobs > 0) {
+    const double normaliser = log_normaliser(logits);
+    result.logprob = logits[static_cast<size_t>(result.token)] - normaliser;
     order_.resize(logits.size());
     std::iota(order_.begin(), order_.end(), 0);
     const auto count = std::min<std::ptrdiff_t>(top_logprobs, std::ssize(order_));
@@ -126,63 +171,20 @@ void Sampler::shape_logits(std::span<float> logits) const {
   }
 }
 
-void Sampler::keep_candidates(std::span<const float> logits) {
-  order_.resize(logits.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  const auto better = [&](int32_t a, int32_t b) {
-    const float left = logits[static_cast<size_t>(a)];
-    const float right = logits[static_cast<size_t>(b)];
-    return left != right ? left > right : a < b;
-  };
-  if (params_.top_k > 0 && static_cast<size_t>(params_.top_k) < order_.size()) {
-    std::partial_sort(order_.begin(), order_.begin() + params_.top_k, order_.end(), better);
-    order_.resize(static_cast<size_t>(params_.top_k));
-  } else if (params_.top_p < 1 || params_.min_p > 0) {
-    std::sort(order_.begin(), order_.end(), better);
-  } else {
-    return;
-  }
-  const double highest = logits[static_cast<size_t>(order_.front())];
-  std::vector<double> weights(order_.size());
-  double total = 0;
-  for (size_t i = 0; i < order_.size(); ++i) {
-    const double logit = logits[static_cast<size_t>(order_[i])];
-    weights[i] = std::exp((logit - highest) / params_.temperature);
-    total += weights[i];
-  }
-  // top-p: the shortest prefix whose mass reaches top_p; min-p: at least min_p of the best.
-  size_t kept = 0;
-  double mass = 0;
-  while (kept < order_.size() && (kept == 0 || mass < params_.top_p * total) &&
-         weights[kept] >= params_.min_p) {
-    mass += weights[kept++];
-  }
-  order_.resize(kept);
-}
-
 int32_t Sampler::draw(std::span<const float> logits, int64_t position) {
-  keep_candidates(logits);
-  const auto at = static_cast<uint64_t>(position);
-  const auto scaled = [&](int32_t token) {
-    return logits[static_cast<size_t>(token)] / params_.temperature;
-  };
   // The likeliest first: what cannot reach its score even with the most noise needs none computed.
-  int32_t best = *std::max_element(order_.begin(), order_.end(), [&](int32_t a, int32_t b) {
-    const float left = logits[static_cast<size_t>(a)];
-    const float right = logits[static_cast<size_t>(b)];
-    return left != right ? left < right : a > b;
-  });
-  double highest = scaled(best) + gumbel_at(params_.seed, at, best);
-  for (const int32_t token : order_) {
-    const double logit = scaled(token);
-    if (!(logit + kMostNoise >= highest)) continue;
-    const double score = logit + gumbel_at(params_.seed, at, token);
-    if (score > highest || (score == highest && token < best)) {
-      highest = score;
-      best = token;
-    }
+  GumbelRace race(noise_key(params_.seed, static_cast<uint64_t>(position)));
+  const auto enter = [&](int32_t token) {
+    race.enter(token, logits[static_cast<size_t>(token)] / params_.temperature);
+  };
+  if (limits_candidates(params_)) {
+    find_candidates(logits, params_, &order_);
+    for (const int32_t token : order_) enter(token);
+  } else {
+    enter(argmax(logits));
+    for (size_t i = 0; i < logits.size(); ++i) enter(static_cast<int32_t>(i));
   }
-  return best;
+  return race.winner();
 }
 
 }  // namespace motley

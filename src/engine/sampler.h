@@ -25,7 +25,7 @@ struct TokenLogprob {
 
 struct SampledToken {
   int32_t token = 0;
-  double logprob = 0;             // under the model's own distribution, before any shaping
+  double logprob = 0;             // by the model's own distribution; 0 unless some were asked for
   std::vector<TokenLogprob> top;  // the most likely alternatives, best first
 };
 
@@ -51,8 +51,6 @@ class Sampler {
  private:
   void shape_logits(std::span<float> logits) const;
   int32_t draw(std::span<const float> logits, int64_t position);
-  // Tokens that top-k, top-p and min-p leave, into order_.
-  void keep_candidates(std::span<const float> logits);
 
   SamplingParams params_;
   std::unordered_map<int32_t, int64_t> seen_;       // prompt and output
