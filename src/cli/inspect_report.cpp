@@ -9,6 +9,17 @@
 namespace motley {
 namespace {
 
+std::string latent_heads(const LatentAttentionSpec& latent) {
+  std::string keys = "every key";
+  if (latent.keys == KeySource::kShared) keys = "keys of the layer before";
+  if (latent.keys == KeySource::kOwn) {
+    keys = fmt::format("{} keys by an indexer of {} heads of {}", latent.indexer.width(),
+                       latent.indexer.heads, latent.indexer.head_dim);
+  }
+  return fmt::format("{} heads, latents of {}, rotary {}, {}", latent.heads, latent.kv_rank,
+                     latent.rope_dim, keys);
+}
+
 std::string mixer_heads(const MixerSpec& mixer) {
   if (const auto* delta = std::get_if<GatedDeltaSpec>(&mixer)) {
     return fmt::format("{} key heads of {}, {} value heads of {}, convolution {}", delta->key_heads,
@@ -19,6 +30,7 @@ std::string mixer_heads(const MixerSpec& mixer) {
     return fmt::format("{} heads, keys of {}, values of {}, convolution {}", channel->heads,
                        channel->key_head_dim, channel->value_head_dim, channel->conv_kernel);
   }
+  if (const auto* latent = std::get_if<LatentAttentionSpec>(&mixer)) return latent_heads(*latent);
   const auto& attention = std::get<GatedAttentionSpec>(mixer);
   return fmt::format("{} query heads, {} key-value heads of {}, rotary {}", attention.heads,
                      attention.kv_heads, attention.head_dim, attention.rotary_dim);

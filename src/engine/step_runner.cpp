@@ -32,7 +32,7 @@ Status StepRunner::run(Batch& batch, std::span<const int32_t> logit_rows, StepOb
   const RowCounts counts = gather(hidden, logit_rows, batch.counts.decode, rows);
   const TensorView normed = step_.scratch({wanted, hidden_size});
   (void)decoder.final_norm(step_, PreNormHidden{rows}, normed);
-  copy_logits(normed, counts, logits);
+  copy_logits(normed, counts, {}, logits);
   return Status::ok();
 }
 
@@ -71,7 +71,7 @@ Status StepRunner::run_sweep(const Sweep& sweep, StepObserver& observer,
   if (!sweep.wants_logits) return Status::ok();
   const TensorView last = step_.scratch({1, decoder.hidden_size()});
   (void)decoder.final_norm(step_, PreNormHidden{hidden.slice_rows(rows - 1, 1)}, last);
-  copy_logits(last, {.decode = 0, .prefill = 1}, logits);
+  copy_logits(last, {.decode = 0, .prefill = 1}, {}, logits);
   return Status::ok();
 }
 
@@ -99,13 +99,18 @@ Status StepRunner::sweep_layers(const Sweep& sweep, const TensorView& hidden,
         {sweep.first + begin});
     MOTLEY_RETURN_IF_ERROR(chunks.back().reserve());
   }
+  const int64_t width = decoder.selection_width();
+  KeySelection selection;  // of all rows: a later layer may share the choice of an earlier one
+  if (width > 0) selection = step_.scratch_selection(hidden.rows(), width);
   for (int layer = 0; layer < decoder.layers(); ++layer) {
     if (!sweep.keep_going(layer, decoder.layers())) return cancelled("the prompt was given up");
     engine_.experts().begin_sweep_layer(layer);
     int64_t begin = 0;
     for (const Batch& chunk : chunks) {
+      StepContext step = step_;
+      if (width > 0) step.selection = selection.slice_rows(begin, chunk.rows());
       MOTLEY_RETURN_IF_ERROR(
-          decoder.run_layer(layer, step_, chunk, hidden.slice_rows(begin, chunk.rows()), observer));
+          decoder.run_layer(layer, step, chunk, hidden.slice_rows(begin, chunk.rows()), observer));
       begin += chunk.rows();
     }
   }
@@ -134,24 +139,28 @@ Status StepRunner::run_draft_rows(int index, Batch& next_tokens, const TensorVie
   const Arena::Scope scope(stream_.scratch());
   const TensorView rows = step_.scratch({std::ssize(logit_rows), engine_.decoder().hidden_size()});
   const RowCounts counts = gather(hidden, logit_rows, next_tokens.counts.decode, rows);
-  copy_logits(rows, counts, logits);
+  copy_logits(rows, counts, index, logits);
   return Status::ok();
 }
 
-void StepRunner::copy_logits(const TensorView& rows, RowCounts counts, std::vector<float>* logits) {
+void StepRunner::copy_logits(const TensorView& rows, RowCounts counts, std::optional<int> draft,
+                             std::vector<float>* logits) {
   const Decoder& decoder = engine_.decoder();
   logits->resize(static_cast<size_t>(rows.rows() * decoder.vocab_size()));
   if (rows.rows() == 0) return;
-  const Shape shape = {rows.rows(), decoder.vocab_size()};
-  if (rows.dtype == DType::kF32) {
-    decoder.logits(step_, PostNormHidden{rows}, counts, view_of(logits->data(), shape));
+  const auto compute = [&](const TensorView& to) {
+    if (draft.has_value()) {
+      decoder.draft_logits(*draft, step_, PostNormHidden{rows}, counts, to);
+    } else {
+      decoder.logits(step_, PostNormHidden{rows}, counts, to);
+    }
     stream_.synchronize();
-    return;
-  }
+  };
+  const Shape shape = {rows.rows(), decoder.vocab_size()};
+  if (rows.dtype == DType::kF32) return compute(view_of(logits->data(), shape));
   const Arena::Scope scope(stream_.scratch());
   const TensorView wide = step_.scratch(shape);
-  decoder.logits(step_, PostNormHidden{rows}, counts, wide);
-  stream_.synchronize();
+  compute(wide);
   std::transform(wide.as<double>(), wide.as<double>() + shape.elements(), logits->begin(),
                  [](double value) { return static_cast<float>(value); });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -71,7 +72,9 @@ class StepRunner {
   // rows[i] = from[wanted[i]]; how many of them are decode rows, of which `decode` come first.
   RowCounts gather(const TensorView& from, std::span<const int32_t> wanted, int64_t decode,
                    const TensorView& rows) const;
-  void copy_logits(const TensorView& rows, RowCounts counts, std::vector<float>* logits);
+  // `draft`: whose head is used, the trunk's without one.
+  void copy_logits(const TensorView& rows, RowCounts counts, std::optional<int> draft,
+                   std::vector<float>* logits);
 
   Engine& engine_;
   HostStream stream_;

@@ -26,6 +26,17 @@ void visit_mixer(const MixerSpec& mixer, const Visitor& visit) {
     }
     return;
   }
+  if (const auto* latent = std::get_if<LatentAttentionSpec>(&mixer)) {
+    const IndexerSpec& indexer = latent->indexer;
+    for (const TensorHandle tensor :
+         {latent->q_a_proj, latent->q_a_bias, latent->q_a_norm.weight, latent->q_b_proj,
+          latent->kv_a_proj, latent->kv_a_bias, latent->kv_a_norm.weight, latent->kv_b_proj,
+          latent->o_proj, latent->o_bias, indexer.q_proj, indexer.k_proj, indexer.weights_proj,
+          indexer.k_norm_weight, indexer.k_norm_bias}) {
+      visit(tensor, 1);
+    }
+    return;
+  }
   const auto& attention = std::get<GatedAttentionSpec>(mixer);
   for (const TensorHandle tensor :
        {attention.q_proj, attention.k_proj, attention.v_proj, attention.o_proj,
@@ -39,8 +50,9 @@ void visit_feed_forward(const FeedForwardSpec& feed_forward, const Visitor& visi
     for (const TensorHandle tensor : {moe->gate, moe->up, moe->down}) {
       visit(tensor, moe->experts_per_token);
     }
-    for (const TensorHandle tensor : {moe->router, moe->shared_gate, moe->shared_up,
-                                      moe->shared_down, moe->shared_expert_gate}) {
+    for (const TensorHandle tensor :
+         {moe->router, moe->shared_gate, moe->shared_up, moe->shared_down, moe->shared_expert_gate,
+          moe->correction_bias}) {
       visit(tensor, 1);
     }
     return;
@@ -104,9 +116,10 @@ ParameterCounts count_parameters(const ModelSpec& spec) {
   };
   for (const DraftSpec& draft : spec.drafts) {
     visit_layer_tensors(draft.layer, add_draft);
-    for (const TensorHandle tensor : {draft.projection, draft.embedding_norm.weight,
-                                      draft.hidden_norm.weight, draft.final_norm.weight}) {
-      add_draft(tensor, 1);
+    for (const TensorHandle tensor :
+         {draft.projection, draft.embedding_norm.weight, draft.hidden_norm.weight,
+          draft.final_norm.weight, draft.embedding, draft.head}) {
+      if (tensor.is_set()) add_draft(tensor, 1);
     }
   }
   return counts;

@@ -1,6 +1,23 @@
 #include "model/decoder.h"
 
+#include <algorithm>
+
 namespace motley {
+namespace {
+
+int64_t shared_selection_width(const ModelSpec& spec) {
+  int64_t width = 0;
+  bool shared = false;
+  for (const LayerSpec& layer : spec.layers) {
+    const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer);
+    if (latent == nullptr) continue;
+    shared |= latent->keys == KeySource::kShared;
+    if (latent->keys == KeySource::kOwn) width = std::max<int64_t>(width, latent->indexer.width());
+  }
+  return shared ? width : 0;
+}
+
+}  // namespace
 
 Decoder::Decoder(const ModelSpec& spec, const LoadedWeights& weights, ExpertStore& store,
                  DeltaForm prefill_form)
@@ -8,7 +25,8 @@ Decoder::Decoder(const ModelSpec& spec, const LoadedWeights& weights, ExpertStor
       residual_(spec.residual),
       embedding_(weights.matrix(spec.embedding)),
       final_norm_(spec.final_norm, weights),
-      head_(weights.matrix(spec.head)) {
+      head_(weights.matrix(spec.head)),
+      selection_width_(shared_selection_width(spec)) {
   int index = 0;
   layers_.reserve(spec.layers.size());
   for (const LayerSpec& layer : spec.layers) {
@@ -38,8 +56,11 @@ Status Decoder::run_layer(int layer, StepContext& context, const Batch& batch,
 
 Status Decoder::run_layers(StepContext& context, const Batch& batch, const TensorView& hidden,
                            StepObserver& observer) const {
+  const Arena::Scope scope(context.stream.scratch());
+  StepContext step = context;
+  if (selection_width_ > 0) step.selection = step.scratch_selection(batch.rows(), selection_width_);
   for (int layer = 0; layer < layers(); ++layer) {
-    MOTLEY_RETURN_IF_ERROR(run_layer(layer, context, batch, hidden, observer));
+    MOTLEY_RETURN_IF_ERROR(run_layer(layer, step, batch, hidden, observer));
   }
   for (const BatchSegment& segment : batch.segments) {
     if (segment.is_tentative) continue;
@@ -75,10 +96,18 @@ void Decoder::logits(StepContext& context, PostNormHidden hidden, RowCounts coun
 Status Decoder::run_draft(int index, StepContext& context, const Batch& next_tokens,
                           PostNormHidden hidden, PostNormHidden out, StepObserver& observer) const {
   const Arena::Scope scope(context.stream.scratch());
+  const DraftHead& draft = drafts_[static_cast<size_t>(index)];
   const TensorView embedding = context.scratch({next_tokens.rows(), hidden_size_});
-  context.ops.linear.embed(context.stream, embedding_, next_tokens.tokens, embedding);
-  return drafts_[static_cast<size_t>(index)].run(context, next_tokens, embedding, hidden, out,
-                                                 observer);
+  const WeightMatrix& table = draft.embedding().is_empty() ? embedding_ : draft.embedding();
+  context.ops.linear.embed(context.stream, table, next_tokens.tokens, embedding);
+  return draft.run(context, next_tokens, embedding, hidden, out, observer);
+}
+
+void Decoder::draft_logits(int index, StepContext& context, PostNormHidden hidden, RowCounts counts,
+                           const TensorView& logits) const {
+  const WeightMatrix& own = drafts_[static_cast<size_t>(index)].head();
+  const LinearTarget target{own.is_empty() ? head_ : own, logits};
+  context.ops.linear.linear(context.stream, hidden.values, counts, std::span(&target, 1));
 }
 
 std::vector<std::vector<ExpertWeights>> model_experts(const ModelSpec& spec,

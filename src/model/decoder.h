@@ -29,6 +29,10 @@ class Decoder {
     return motley::residual_shape(residual_, rows, hidden_size_);
   }
 
+  // Columns of the StepContext::selection that run_layer() needs for the rows of its batch, kept
+  // from layer to layer; 0: none. run_layers() has its own.
+  int64_t selection_width() const { return selection_width_; }
+
   // hidden = embeddings of the batch's tokens, in every stream.
   void embed(StepContext& context, std::span<const int32_t> tokens, const TensorView& hidden) const;
   Status run_layer(int layer, StepContext& context, const Batch& batch, const TensorView& hidden,
@@ -45,14 +49,18 @@ class Decoder {
   // y [rows, hidden_size]: the norm of the streams' mean. It may be the input's view when there is
   // one stream.
   PostNormHidden final_norm(StepContext& context, PreNormHidden hidden, const TensorView& y) const;
-  // logits [rows, vocab]; `counts` are the roles of these rows, decode first.
+  // logits [rows, vocab] of the trunk; `counts` are the roles of these rows, decode first.
   void logits(StepContext& context, PostNormHidden hidden, RowCounts counts,
               const TensorView& logits) const;
 
   // Draft `index` over rows whose `tokens` are the *next* tokens and whose positions are those of
-  // the hidden states. The result feeds both `logits` and the next draft step.
+  // the hidden states. The result feeds both `draft_logits` and the next draft step.
   Status run_draft(int index, StepContext& context, const Batch& next_tokens, PostNormHidden hidden,
                    PostNormHidden out, StepObserver& observer) const;
+
+  // As logits(), of a draft, which may have a head of its own.
+  void draft_logits(int index, StepContext& context, PostNormHidden hidden, RowCounts counts,
+                    const TensorView& logits) const;
 
  private:
   int64_t hidden_size_;
@@ -62,6 +70,7 @@ class Decoder {
   BoundNorm final_norm_;
   WeightMatrix head_;
   std::vector<DraftHead> drafts_;
+  int64_t selection_width_;
 };
 
 // Experts of all layers, drafts last, as the resident store wants them.

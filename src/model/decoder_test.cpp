@@ -40,7 +40,7 @@ class Recorder final : public StepObserver {
     }
     order.push_back("output " + std::to_string(layer));
   }
-  ConstTensorView router_logits(int layer, const Batch&, const ConstTensorView&) override {
+  ConstTensorView router_scores(int layer, const Batch&, const RouterScores&) override {
     order.push_back("logits " + std::to_string(layer));
     return {};
   }

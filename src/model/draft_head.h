@@ -12,11 +12,21 @@ class DraftHead {
  public:
   DraftHead(const DraftSpec& spec, const LoadedWeights& weights, ExpertStore& store, int index);
 
-  // next_embedding [rows, hidden]: embeddings of the tokens after the hidden states' own.
-  Status run(StepContext& context, const Batch& batch, const ConstTensorView& next_embedding,
+  // Of its own; empty: those of the trunk.
+  const WeightMatrix& embedding() const { return embedding_; }
+  const WeightMatrix& head() const { return head_; }
+
+  // next_embedding [rows, hidden]: embeddings of the tokens after the hidden states' own. A row at
+  // position 0 is cleared in some models (DraftSpec::zero_first_embedding).
+  Status run(StepContext& context, const Batch& batch, const TensorView& next_embedding,
              PostNormHidden hidden, PostNormHidden out, StepObserver& observer) const;
 
  private:
+  void clear_first(StepContext& context, const Batch& batch, const TensorView& embedding) const;
+
+  WeightMatrix embedding_;
+  WeightMatrix head_;
+  bool zero_first_embedding_;
   WeightMatrix projection_;
   BoundNorm embedding_norm_;
   BoundNorm hidden_norm_;

@@ -1,5 +1,7 @@
 #include "model/layer.h"
 
+#include <type_traits>
+
 namespace motley {
 namespace {
 
@@ -23,6 +25,9 @@ Layer::Mixer Layer::make_mixer(const LayerSpec& spec, const LoadedWeights& weigh
   }
   if (const auto* channel = std::get_if<ChannelDeltaSpec>(&spec.mixer)) {
     return ChannelDeltaBlock(*channel, weights, index, prefill_form);
+  }
+  if (const auto* latent = std::get_if<LatentAttentionSpec>(&spec.mixer)) {
+    return LatentAttentionBlock(*latent, weights, index);
   }
   return GatedAttentionBlock(std::get<GatedAttentionSpec>(spec.mixer), weights, index, kv_kind);
 }
@@ -51,7 +56,13 @@ Status Layer::run(StepContext& context, const Batch& batch, const TensorView& hi
   const TensorView out = context.scratch(mixed.x.shape);
 
   mixer_norm_.apply(context, mixed.x, normed);
-  const auto run_mixer = [&](const auto& block) { return block.run(context, batch, normed, out); };
+  const auto run_mixer = [&](const auto& block) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(block)>, LatentAttentionBlock>) {
+      return block.run(context, batch, normed, out, observer);
+    } else {
+      return block.run(context, batch, normed, out);
+    }
+  };
   MOTLEY_RETURN_IF_ERROR(std::visit(run_mixer, mixer_));
   mixer_site_.write(context, mixed, out, hidden);
   for (const BatchSegment& segment : batch.segments) {
@@ -98,11 +109,17 @@ void Layer::commit(StepContext& context, SequenceState& state, int32_t rows,
 void Layer::report_state(const BatchSegment& segment, StepObserver& observer) const {
   const int64_t first = segment.rows.first_position.value;
   const TokenRange tokens{{first}, {first + segment.rows.rows}};
-  if (std::holds_alternative<GatedAttentionBlock>(mixer_)) {
-    observer.state_ready(index_, kv_kind_, *segment.state, tokens);
+  const auto report = [&](StateKind kind) {
+    observer.state_ready(index_, kind, *segment.state, tokens);
+  };
+  if (const auto* latent = std::get_if<LatentAttentionBlock>(&mixer_)) {
+    report(StateKind::kLatentRows);
+    if (latent->has_indexer()) report(StateKind::kIndexKeys);
+  } else if (std::holds_alternative<GatedAttentionBlock>(mixer_)) {
+    report(kv_kind_);
   } else {
-    observer.state_ready(index_, StateKind::kConvolutionWindow, *segment.state, tokens);
-    observer.state_ready(index_, StateKind::kRecurrentMatrix, *segment.state, tokens);
+    report(StateKind::kConvolutionWindow);
+    report(StateKind::kRecurrentMatrix);
   }
 }
 

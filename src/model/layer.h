@@ -7,6 +7,7 @@
 #include "model/blocks/dense_mlp.h"
 #include "model/blocks/gated_attention.h"
 #include "model/blocks/gated_delta.h"
+#include "model/blocks/latent_attention.h"
 #include "model/blocks/moe.h"
 #include "model/residual.h"
 
@@ -40,7 +41,8 @@ class Layer {
               StepObserver& observer) const;
 
  private:
-  using Mixer = std::variant<GatedDeltaBlock, GatedAttentionBlock, ChannelDeltaBlock>;
+  using Mixer =
+      std::variant<GatedDeltaBlock, GatedAttentionBlock, ChannelDeltaBlock, LatentAttentionBlock>;
   static Mixer make_mixer(const LayerSpec& spec, const LoadedWeights& weights, int index,
                           StateKind kv_kind, DeltaForm prefill_form);
   using FeedForward = std::variant<MoeBlock, DenseMlpBlock>;

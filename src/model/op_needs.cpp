@@ -5,10 +5,15 @@ namespace {
 
 void add_layer(const LayerSpec& layer, OpNeeds* needs) {
   needs->channel_delta |= std::holds_alternative<ChannelDeltaSpec>(layer.mixer);
+  if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer)) {
+    needs->latent = true;
+    needs->index |= latent->keys == KeySource::kOwn;
+  }
   needs->hyper |= layer.residual == ResidualKind::kStreams;
   const auto* moe = std::get_if<MoeSpec>(&layer.feed_forward);
   const float limit =
       moe != nullptr ? moe->swiglu_limit : std::get<DenseMlpSpec>(layer.feed_forward).swiglu_limit;
+  needs->sigmoid_routing |= moe != nullptr && moe->router_kind == RouterKind::kSigmoid;
   needs->swiglu_limit |= limit != kNoActivationLimit;
 }
 

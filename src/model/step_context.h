@@ -13,10 +13,17 @@ struct StepContext {
   Stream& stream;
   const Topology& topology;
   Collective& collective;
+  // Storage for the keys that the rows of this batch may see: written by layers with an indexer,
+  // read by later ones that share the choice. Empty where no layer of the model shares.
+  KeySelection selection = {};
 
   // Scratch in the backend's activation dtype, until the enclosing Arena::Scope ends.
   TensorView scratch(Shape shape) const {
     return scratch_view(stream, ops.activation_dtype, shape);
+  }
+  KeySelection scratch_selection(int64_t rows, int64_t width) const {
+    return {scratch_view(stream, DType::kI32, {rows, width}),
+            scratch_view(stream, DType::kI32, {rows})};
   }
 };
 

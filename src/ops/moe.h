@@ -20,6 +20,20 @@ struct RoutingParams {
   bool normalise = true;  // divide the chosen probabilities by their sum
 };
 
+// Routing by sigmoids with a correction of the choice alone:
+//   s = sigmoid(logits);  c = s + bias
+//   with groups > 1: a group's score is the sum of its two best c; experts outside of the
+//   kept_groups best groups rank as -infinity
+//   the top experts_per_token of c;  weight = s, or s / (sum of the chosen s + 1e-20), * scale
+// Source: DeepSeek-V3 technical report, section 2.1.2; transformers models/deepseek_v3.
+struct SigmoidRoutingParams {
+  int experts_per_token = 0;
+  bool normalise = true;
+  int groups = 1;  // divides the experts; the others are 1 to groups
+  int kept_groups = 1;
+  float scale = 1.0f;
+};
+
 struct Routing {
   TensorView experts;  // [rows, experts_per_token] int32, ascending within a row
   TensorView weights;  // [rows, experts_per_token] activation dtype, in the same order
@@ -62,6 +76,11 @@ struct MoeOps {
   // or empty. y may be shared.
   void (*combine)(Stream& stream, const ConstTensorView& pair_out, const Routing& routing,
                   const ConstTensorView& shared, const TensorView& y) = nullptr;
+
+  // logits [rows, experts]; bias [experts] float32; forced as in route_softmax.
+  void (*route_sigmoid)(Stream& stream, const ConstTensorView& logits, const ConstTensorView& bias,
+                        SigmoidRoutingParams params, const ConstTensorView& forced,
+                        const Routing& routing) = nullptr;
 };
 
 }  // namespace motley

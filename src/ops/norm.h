@@ -2,6 +2,9 @@
 // order that depends on the dimension alone.
 #pragma once
 
+#include <cstdint>
+#include <span>
+
 #include "ops/swiglu.h"
 #include "tensor/stream.h"
 #include "tensor/tensor_view.h"
@@ -39,6 +42,12 @@ struct NormOps {
   // pointer is already at the first gate element, so the tail of the last stride is not read.
   void (*sigmoid_multiply)(Stream& stream, const ConstTensorView& gate,
                            const TensorView& y) = nullptr;
+
+  // Every row of y += bias: [dim] float32.
+  void (*add_bias)(Stream& stream, const ConstTensorView& bias, const TensorView& y) = nullptr;
+
+  // The named rows of y become 0.
+  void (*zero_rows)(Stream& stream, std::span<const int32_t> rows, const TensorView& y) = nullptr;
 };
 
 }  // namespace motley

@@ -47,6 +47,20 @@ Status check_complete(const OpTable& table, const OpNeeds& needs) {
     note_missing(table.hyper.mean, "hyper.mean", &missing);
   }
   if (needs.swiglu_limit) note_missing(table.swiglu_limit, "swiglu_limit", &missing);
+  if (needs.latent) {
+    note_missing(table.latent.rotate, "latent.rotate", &missing);
+    note_missing(table.latent.row_write, "latent.row_write", &missing);
+    note_missing(table.latent.head_linear, "latent.head_linear", &missing);
+    note_missing(table.latent.attend, "latent.attend", &missing);
+    note_missing(table.norm.add_bias, "add_bias", &missing);
+    note_missing(table.norm.zero_rows, "zero_rows", &missing);
+  }
+  if (needs.index) {
+    note_missing(table.index.layer_norm, "index.layer_norm", &missing);
+    note_missing(table.index.scores, "index.scores", &missing);
+    note_missing(table.index.select, "index.select", &missing);
+  }
+  if (needs.sigmoid_routing) note_missing(table.moe.route_sigmoid, "route_sigmoid", &missing);
   note_missing(table.attention.head_norm_rotary, "head_norm_rotary", &missing);
   note_missing(table.attention.cache_write, "cache_write", &missing);
   note_missing(table.attention.attend, "attend", &missing);

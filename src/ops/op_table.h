@@ -14,6 +14,8 @@
 #include "ops/convolution.h"
 #include "ops/gated_delta.h"
 #include "ops/hyper_connection.h"
+#include "ops/index.h"
+#include "ops/latent_attention.h"
 #include "ops/linear.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
@@ -35,6 +37,8 @@ struct OpTable {
   ChannelDeltaOps channel_delta;
   HyperOps hyper;
   AttentionOps attention;
+  LatentOps latent;
+  IndexOps index;
   MoeOps moe;
   bool swiglu_limit = false;  // silu_multiply and experts take a limit
 };
@@ -45,8 +49,11 @@ struct OpNeeds {
   bool hyper = false;
   bool swiglu_limit = false;
   bool rollback = false;  // tentative rows and their commit: drafts are verified
+  bool latent = false;    // with the ops of norm.h that only such models call
+  bool index = false;
+  bool sigmoid_routing = false;
 
-  static OpNeeds all() { return {true, true, true, true}; }
+  static OpNeeds all() { return {true, true, true, true, true, true, true}; }
 };
 
 // kUnsupported with the names of all missing ops: those that every model calls, and `needs`.

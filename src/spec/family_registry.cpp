@@ -18,6 +18,7 @@ constexpr std::array kFamilies = {
     Family{"qwen3_5_moe", build_qwen3_5_moe},
     Family{"qwen3_5_moe_text", build_qwen3_5_moe},
     Family{"qwen3_next", build_qwen3_next},
+    Family{"glm_moe_dsa", build_glm_moe_dsa},
 };
 
 // Holds nothing: what is to be written does not exist yet.

@@ -125,15 +125,78 @@ struct GatedAttentionSpec {
   NormSpec k_norm;
 };
 
+// Chooses the keys of a latent attention (ops/index.h).
+struct IndexerSpec {
+  int heads = 0;
+  int head_dim = 0;
+  int top_k = 0;
+  int rotary_dim = 0;  // leading dims of queries and keys; 0: no rotation
+  double rope_theta = 10000.0;
+  bool interleaved = false;  // pairs of the rotation
+  float weight_scale = 1.0f;
+  TensorHandle q_proj;         // [heads * head_dim, q_rank]
+  TensorHandle k_proj;         // [head_dim, hidden]
+  TensorHandle weights_proj;   // [heads, hidden]
+  TensorHandle k_norm_weight;  // [head_dim]: a layer norm
+  TensorHandle k_norm_bias;
+  float k_norm_epsilon = 1e-6f;
+
+  // Most keys that one row may see.
+  int width() const { return top_k; }
+};
+
+enum class KeySource : uint8_t {
+  kEvery,   // causal attention over all keys
+  kOwn,     // this layer's indexer chooses
+  kShared,  // the choice of the nearest layer before this one that has an indexer
+};
+
+// Attention over one latent vector per token (ops/latent_attention.h). A query head is
+// [nope_dim | rope_dim], a cache row [kv_rank | rope_dim].
+struct LatentAttentionSpec {
+  int heads = 0;
+  int q_rank = 0;
+  int kv_rank = 0;
+  int nope_dim = 0;
+  int rope_dim = 0;  // 0: no rotation
+  int value_dim = 0;
+  double rope_theta = 10000.0;
+  bool interleaved = false;  // pairs of the rotation
+  float scale = 1.0f;
+  TensorHandle q_a_proj;   // [q_rank, hidden]
+  TensorHandle q_a_bias;   // [q_rank]; may be unset, as the other biases
+  NormSpec q_a_norm;       // [q_rank]
+  TensorHandle q_b_proj;   // [heads * (nope_dim + rope_dim), q_rank]
+  TensorHandle kv_a_proj;  // [kv_rank + rope_dim, hidden]
+  TensorHandle kv_a_bias;  // [kv_rank + rope_dim]
+  NormSpec kv_a_norm;      // [kv_rank]: of the latent part
+  // The up-projection, per head nope_dim rows of keys, then value_dim rows of values:
+  // [heads * (nope_dim + value_dim), kv_rank].
+  TensorHandle kv_b_proj;
+  TensorHandle o_proj;  // [hidden, heads * value_dim]
+  TensorHandle o_bias;  // [hidden]
+  KeySource keys = KeySource::kEvery;
+  IndexerSpec indexer;  // kOwn only
+
+  int cache_width() const { return kv_rank + rope_dim; }
+};
+
 // Gate and up of a feed-forward without bounds (SwigluParams of ops/swiglu.h).
 inline constexpr float kNoActivationLimit = std::numeric_limits<float>::infinity();
 
+enum class RouterKind : uint8_t { kSoftmax, kSigmoid };
+
 struct MoeSpec {
+  RouterKind router_kind = RouterKind::kSoftmax;
   int experts = 0;
   int experts_per_token = 0;
   int intermediate_size = 0;
   int shared_intermediate_size = 0;
   bool normalise = true;
+  int groups = 1;  // kSigmoid only, as the three below (SigmoidRoutingParams of ops/moe.h)
+  int kept_groups = 1;
+  float routed_scale = 1.0f;
+  TensorHandle correction_bias;             // [experts]
   float swiglu_limit = kNoActivationLimit;  // of gate and up, routed and shared experts
   TensorHandle router;                      // [experts, hidden]
   TensorHandle gate;                        // kExperts [experts, intermediate, hidden]
@@ -142,7 +205,7 @@ struct MoeSpec {
   TensorHandle shared_gate;                 // matrices of the shared expert
   TensorHandle shared_up;
   TensorHandle shared_down;
-  TensorHandle shared_expert_gate;  // [1, hidden]: sigmoid gate of the shared expert
+  TensorHandle shared_expert_gate;  // [1, hidden]: sigmoid gate of the shared expert, or unset
 };
 
 struct DenseMlpSpec {
@@ -153,11 +216,13 @@ struct DenseMlpSpec {
   TensorHandle down;
 };
 
-using MixerSpec = std::variant<GatedDeltaSpec, GatedAttentionSpec, ChannelDeltaSpec>;
+using MixerSpec =
+    std::variant<GatedDeltaSpec, GatedAttentionSpec, ChannelDeltaSpec, LatentAttentionSpec>;
 // "gated delta", "gated attention", ... for reports.
 inline std::string_view mixer_name(const MixerSpec& mixer) {
   if (std::holds_alternative<GatedDeltaSpec>(mixer)) return "gated delta";
   if (std::holds_alternative<ChannelDeltaSpec>(mixer)) return "Kimi delta";
+  if (std::holds_alternative<LatentAttentionSpec>(mixer)) return "latent attention";
   return "gated attention";
 }
 
@@ -202,6 +267,9 @@ struct DraftSpec {
   NormSpec hidden_norm;
   LayerSpec layer;
   NormSpec final_norm;
+  TensorHandle embedding;             // of its own, or unset: the trunk's
+  TensorHandle head;                  // the same
+  bool zero_first_embedding = false;  // the embedding is 0 at position 0
 };
 
 struct ModelSpec {

@@ -13,6 +13,21 @@ void add_kv(const GatedAttentionSpec& mixer, int layer, StateKind kind, DType dt
                              .shard_rule = ShardRule::kByToken});
 }
 
+void add_latents(const LatentAttentionSpec& mixer, int layer, DType dtype, StateLayout* layout) {
+  const auto add = [&](StateKind kind, int64_t elements, ShardRule rule) {
+    layout->entries.push_back({.layer = layer,
+                               .kind = kind,
+                               .dtype = dtype,
+                               .bytes_per_token = elements * dtype_bytes(dtype),
+                               .shard_rule = rule});
+  };
+  add(StateKind::kLatentRows, mixer.cache_width(), ShardRule::kByToken);
+  // An indexer ranks all keys of a sequence against each other.
+  if (mixer.keys == KeySource::kOwn) {
+    add(StateKind::kIndexKeys, mixer.indexer.head_dim, ShardRule::kReplicated);
+  }
+}
+
 void add_delta(const GatedDeltaSpec& mixer, int layer, const StateFormat& format,
                StateLayout* layout) {
   const int64_t element = dtype_bytes(format.recurrent);
@@ -71,6 +86,8 @@ void add_layer(const LayerSpec& layer, int index, StateKind kv_kind, const State
                StateLayout* layout) {
   if (const auto* attention = std::get_if<GatedAttentionSpec>(&layer.mixer)) {
     add_kv(*attention, index, kv_kind, format.kv, layout);
+  } else if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer)) {
+    add_latents(*latent, index, format.kv, layout);
   } else if (const auto* channel = std::get_if<ChannelDeltaSpec>(&layer.mixer)) {
     add_channel_delta(*channel, index, format, layout);
   } else {
@@ -92,6 +109,10 @@ std::string_view state_kind_name(StateKind kind) {
       return "delta carry";
     case StateKind::kDraftKv:
       return "draft kv";
+    case StateKind::kLatentRows:
+      return "latent rows";
+    case StateKind::kIndexKeys:
+      return "index keys";
     case StateKind::kLastHidden:
       return "last hidden";
     case StateKind::kReplayRing:

@@ -21,6 +21,8 @@ enum class StateKind : uint8_t {
   kRecurrentMatrix,    // linear-attention state
   kDeltaCarry,         // unfinished block of the chunked delta rule
   kDraftKv,            // keys and values of a draft layer
+  kLatentRows,         // latents of latent attention, with the rotated part of the keys
+  kIndexKeys,          // keys of an indexer
   kLastHidden,         // post-norm hidden state of the newest token, input of the first draft
   kReplayRing,         // what tentative rows would do to a recurrent matrix (ops/gated_delta.h)
   kWindowRing,         // and to a convolution window: their inputs

@@ -98,6 +98,16 @@ CacheView SequenceState::cache(int layer, StateKind kind, const PageLayout& head
   return {.pages = found.pages, .layout = head_layout, .shard = {}, .length = tokens};
 }
 
+RowCacheView SequenceState::rows(int layer, StateKind kind, const RowCacheLayout& row_layout,
+                                 int64_t rows) {
+  Piece& found = piece(layer, kind);
+  MOTLEY_CHECK(row_layout.page_bytes() == found.page_bytes,
+               "the block and the state layout disagree about a page");
+  MOTLEY_CHECK(rows <= std::ssize(found.pages) * row_layout.rows_per_page,
+               "cache view over pages that were not reserved");
+  return {.pages = found.pages, .layout = row_layout, .shard = {}, .length = rows};
+}
+
 std::byte* SequenceState::fixed(int layer, StateKind kind) {
   return fixed_.data() + piece(layer, kind).offset;
 }

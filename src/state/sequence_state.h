@@ -16,6 +16,7 @@
 #include "spec/state_layout.h"
 #include "state/page_pool.h"
 #include "tensor/cache_view.h"
+#include "tensor/row_cache.h"
 
 namespace motley {
 
@@ -44,6 +45,9 @@ class SequenceState {
   // Paged keys and values of `layer`, holding `tokens` tokens. `head_layout` gives heads and
   // dimension; its dtype and page size must agree with the layout.
   CacheView cache(int layer, StateKind kind, const PageLayout& head_layout, int64_t tokens);
+
+  // Paged rows of `layer`, holding `rows` rows. The layout's pages must be those of the piece.
+  RowCacheView rows(int layer, StateKind kind, const RowCacheLayout& row_layout, int64_t rows);
 
   // A fixed piece as bytes. The entry must exist.
   std::byte* fixed(int layer, StateKind kind);

@@ -179,20 +179,17 @@ class ComputeProbe {
 
   // Pages that were never written would all be the same page of zeros.
   void touch_caches() {
-    for (int layer = 0; layer < static_cast<int>(spec_.layers.size()); ++layer) {
-      const auto* attention =
-          std::get_if<GatedAttentionSpec>(&spec_.layers[static_cast<size_t>(layer)].mixer);
-      const StateEntry* entry = layout_.find(layer, StateKind::kPagedKv);
-      if (attention == nullptr || entry == nullptr) continue;
-      const PageLayout pages{.tokens_per_page = StateLayout::kTokensPerPage,
-                             .kv_heads = attention->kv_heads,
-                             .head_dim = attention->head_dim,
-                             .dtype = entry->dtype};
-      const CacheView view = state_->cache(layer, StateKind::kPagedKv, pages,
-                                           options_.far_tokens + options_.chunk_tokens);
+    for (const StateEntry& entry : layout_.entries) {
+      if (entry.bytes_per_token == 0) continue;
+      const RowCacheLayout rows{
+          .rows_per_page = StateLayout::kTokensPerPage,
+          .width = static_cast<int>(entry.bytes_per_token / dtype_bytes(entry.dtype)),
+          .dtype = entry.dtype};
+      const RowCacheView view =
+          state_->rows(entry.layer, entry.kind, rows, options_.far_tokens + options_.chunk_tokens);
       constexpr int kSmallNumber = 0x3C;  // 0x3C3C is 0.0115 in bfloat16
       for (std::byte* page : view.pages) {
-        std::memset(page, kSmallNumber, static_cast<size_t>(pages.page_bytes()));
+        std::memset(page, kSmallNumber, static_cast<size_t>(rows.page_bytes()));
       }
     }
   }
@@ -201,6 +198,22 @@ class ComputeProbe {
     if (options_.fits_caches && read_bytes_ > 0) return;
     read_s_ += memory_->pass_seconds(context_.threads, context_.clock);
     read_bytes_ += memory_->bytes();
+  }
+
+  // What an indexer of an earlier layer might have chosen: keys at equal distances.
+  KeySelection made_up_selection(int64_t rows, int64_t first) const {
+    const int64_t width = decoder_->selection_width();
+    if (width == 0) return {};
+    const KeySelection selection = step_.scratch_selection(rows, width);
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t visible = first + r + 1;
+      *selection.counts.row<int32_t>(r) =
+          visible <= width ? kEveryKey : static_cast<int32_t>(width);
+      for (int64_t i = 0; i < width; ++i) {
+        selection.positions.row<int32_t>(r)[i] = static_cast<int32_t>(i * visible / width);
+      }
+    }
+    return selection;
   }
 
   // One step of `rows` tokens through the layer of a kind.
@@ -216,11 +229,13 @@ class ComputeProbe {
     const std::vector<int32_t> tokens(static_cast<size_t>(rows), 0);
     batch_.clear();
     batch_.add(role, *state_, tokens, {first});
+    StepContext step = step_;
+    step.selection = made_up_selection(rows, first);
     push_out_of_caches();
     store_->one_by_one = one_by_one;
     store_->seconds = 0;
     const int64_t start_ns = context_.clock.now_ns();
-    MOTLEY_RETURN_IF_ERROR(decoder_->run_layer(kind, step_, batch_, hidden, observer_));
+    MOTLEY_RETURN_IF_ERROR(decoder_->run_layer(kind, step, batch_, hidden, observer_));
     stream_.synchronize();
     const double whole_s = seconds_since(context_.clock, start_ns);
     return StepTime{.dense_s = whole_s - store_->seconds, .experts_s = store_->seconds};

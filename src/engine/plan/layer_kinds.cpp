@@ -25,6 +25,10 @@ LayerKind describe(const ModelSpec& spec, const Placement& placement, const Stat
   if (const auto* attention = std::get_if<GatedAttentionSpec>(&layer.mixer)) {
     kind.signature += fmt::format("; {} heads, {} shared", attention->heads, attention->kv_heads);
   }
+  if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer)) {
+    kind.signature +=
+        fmt::format("; {} heads, keys {}", latent->heads, static_cast<int>(latent->keys));
+  }
   if (const auto* moe = std::get_if<MoeSpec>(&layer.feed_forward)) {
     kind.experts = moe->experts;
     kind.experts_per_token = moe->experts_per_token;

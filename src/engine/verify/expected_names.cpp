@@ -19,6 +19,8 @@ constexpr KnownName kNames[] = {
     {"layer.", ".out", ExpectedKind::kLayerOut},
     {"router.", ".experts", ExpectedKind::kRouterExperts},
     {"router.", ".gap", ExpectedKind::kRouterGap},
+    {"indexer.", ".selected", ExpectedKind::kIndexerSelected},
+    {"indexer.", ".gap", ExpectedKind::kIndexerGap},
     {"mtp.next_token", "", ExpectedKind::kDraftToken},
     {"mtp.logits", "", ExpectedKind::kDraftLogits},
     {"mtp.chain_logits", "", ExpectedKind::kDraftChainLogits},
@@ -63,6 +65,7 @@ bool holds_integers(ExpectedKind kind) {
     case ExpectedKind::kIds:
     case ExpectedKind::kArgmax:
     case ExpectedKind::kRouterExperts:
+    case ExpectedKind::kIndexerSelected:
     case ExpectedKind::kDraftToken:
     case ExpectedKind::kGreedy:
       return true;
@@ -76,6 +79,7 @@ bool is_compared(ExpectedKind kind) {
     case ExpectedKind::kIds:
     case ExpectedKind::kArgmaxMargin:
     case ExpectedKind::kRouterGap:
+    case ExpectedKind::kIndexerGap:
     case ExpectedKind::kGreedyMargin:
       return false;
     default:

@@ -15,6 +15,8 @@ enum class ExpectedKind {
   kLayerOut,
   kRouterExperts,
   kRouterGap,
+  kIndexerSelected,
+  kIndexerGap,
   kDraftToken,
   kDraftLogits,
   kDraftChainLogits,
@@ -26,13 +28,13 @@ enum class ExpectedKind {
 struct ExpectedName {
   std::string_view label;  // of the name given: not empty, without a dot
   ExpectedKind kind = ExpectedKind::kIds;
-  size_t index = 0;  // I of layer.I and router.I
+  size_t index = 0;  // I of layer.I, router.I and indexer.I
 };
 
 // Nothing for a name that no part of the verification knows.
 std::optional<ExpectedName> parse_expected_name(std::string_view name);
 
-// Token ids and expert numbers; the others are real numbers.
+// Token ids, expert numbers and positions; the others are real numbers.
 bool holds_integers(ExpectedKind kind);
 
 // False for what only serves a comparison: token ids, margins and gaps.

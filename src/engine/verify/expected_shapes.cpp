@@ -26,6 +26,7 @@ class ShapeCheck {
         spec_(spec),
         context_length_(context_length),
         moe_(moe_layers(spec)),
+        indexers_(indexer_layers(spec)),
         prompt_(std::ssize(expected.ints(label_ + ".ids")->values)) {}
 
   Status run() const {
@@ -42,6 +43,7 @@ class ShapeCheck {
  private:
   Status check_ints(const std::string& name, const ExpectedName& parts, const Ints& ints) const {
     if (parts.kind == ExpectedKind::kRouterExperts) return check_experts(name, parts.index, ints);
+    if (parts.kind == ExpectedKind::kIndexerSelected) return check_keys(name, parts.index, ints);
     if (ints.shape.size() != 1) return wrong_shape(name);
     for (const int32_t token : ints.values) {
       if (token < 0 || token >= spec_.vocab_size) {
@@ -78,6 +80,33 @@ class ShapeCheck {
     return Status::ok();
   }
 
+  // Positions of the prompt, ascending, -1 behind the last.
+  Status check_keys(const std::string& name, size_t index, const Ints& ints) const {
+    if (index >= indexers_.size()) return refuse(name, "is of an indexer that is not there");
+    const auto& latent =
+        std::get<LatentAttentionSpec>(spec_.layers[static_cast<size_t>(indexers_[index])].mixer);
+    const int64_t width = ints.shape.back();
+    if (ints.shape.size() != 2 || width > latent.indexer.width() || !rows_fit(ints.shape, width)) {
+      return wrong_shape(name);
+    }
+    for (size_t i = 0; i < ints.values.size(); ++i) {
+      const int32_t key = ints.values[i];
+      if (key < -1 || key >= prompt_) {
+        return refuse(name, fmt::format("names position {}, the prompt has {}", key, prompt_));
+      }
+      const bool is_first = i % static_cast<size_t>(width) == 0;
+      if (!is_first && key >= 0 && key <= ints.values[i - 1]) {
+        return refuse(name,
+                      fmt::format("row {}: positions must ascend", i / static_cast<size_t>(width)));
+      }
+      if (!is_first && key >= 0 && ints.values[i - 1] < 0) {
+        return refuse(name,
+                      fmt::format("row {}: a position follows -1", i / static_cast<size_t>(width)));
+      }
+    }
+    return Status::ok();
+  }
+
   Status check_floats(const std::string& name, const ExpectedName& parts,
                       const Floats& floats) const {
     const std::vector<int64_t>& shape = floats.shape;
@@ -102,6 +131,9 @@ class ShapeCheck {
       case ExpectedKind::kRouterGap:
         return gaps_fit(name, floats,
                         expected_.ints(fmt::format("{}.router.{}.experts", label_, parts.index)));
+      case ExpectedKind::kIndexerGap:
+        return gaps_fit(name, floats,
+                        expected_.ints(fmt::format("{}.indexer.{}.selected", label_, parts.index)));
       default:
         return rows_fit(shape, spec_.vocab_size) ? Status::ok() : wrong_shape(name);
     }
@@ -159,6 +191,7 @@ class ShapeCheck {
   const ModelSpec& spec_;
   const int64_t context_length_;
   const std::vector<int> moe_;
+  const std::vector<int> indexers_;
   const int64_t prompt_;
 };
 

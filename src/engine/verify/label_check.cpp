@@ -13,6 +13,18 @@ namespace {
 using Floats = ExpectedTensors::Floats;
 using Ints = ExpectedTensors::Ints;
 
+// Row i of the file's choice, for the token at `position`: some programs fill it up with later
+// positions.
+std::vector<int32_t> expected_keys(const Ints& selected, int64_t row, int64_t position) {
+  const int64_t width = selected.shape[1];
+  std::vector<int32_t> keys;
+  for (int64_t i = row * width; i < (row + 1) * width; ++i) {
+    const int32_t key = selected.values[static_cast<size_t>(i)];
+    if (key >= 0 && key <= position) keys.push_back(key);
+  }
+  return keys;
+}
+
 class LabelChecker {
  public:
   LabelChecker(const ExpectedTensors& expected, std::string label, const ModelSpec& spec,
@@ -42,6 +54,8 @@ class LabelChecker {
         return compare_last_rows(name, *expected_.floats(name), trace_.layers[parts.index]);
       case ExpectedKind::kRouterExperts:
         return compare_routes(name, *expected_.ints(name), parts.index);
+      case ExpectedKind::kIndexerSelected:
+        return compare_keys(name, *expected_.ints(name), parts.index);
       case ExpectedKind::kDraftToken:
         return add(name, 1, trace_.next_token == expected_.ints(name)->values[0] ? 0 : 1, 0,
                    "the token");
@@ -57,6 +71,7 @@ class LabelChecker {
       case ExpectedKind::kArgmaxMargin:
       case ExpectedKind::kGreedyMargin:
       case ExpectedKind::kRouterGap:
+      case ExpectedKind::kIndexerGap:
         return;  // serve the comparison of others
     }
   }
@@ -113,11 +128,29 @@ class LabelChecker {
     int64_t excused = 0;
     std::string first;
     for (int64_t i = 0; i < rows; ++i) {
-      const RouteChoice* choice = trace_.routes.find(moe[index], prompt_ - rows + i);
+      const Choice* choice = trace_.choices.routes.find(moe[index], prompt_ - rows + i);
       const auto begin =
-          wanted.values.begin() + static_cast<std::ptrdiff_t>(i) * std::ssize(choice->experts);
+          wanted.values.begin() + static_cast<std::ptrdiff_t>(i) * std::ssize(choice->chosen);
       if (choice->gap < kNearTie) ++excused;
-      if (std::equal(choice->experts.begin(), choice->experts.end(), begin)) continue;
+      if (std::equal(choice->chosen.begin(), choice->chosen.end(), begin)) continue;
+      if (off++ == 0) first = fmt::format("row {}", i);
+    }
+    add(name, rows, static_cast<double>(off), 0, first, excused);
+  }
+
+  void compare_keys(const std::string& name, const Ints& wanted, size_t index) {
+    const int layer = indexer_layers(spec_)[index];
+    const int64_t rows = wanted.shape[0];
+    int64_t off = 0;
+    int64_t excused = 0;
+    std::string first;
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t position = prompt_ - rows + i;
+      const std::vector<int32_t> theirs = expected_keys(wanted, i, position);
+      const Choice* own = trace_.choices.keys.find(layer, position);
+      if (own != nullptr && own->gap < kNearTie) ++excused;
+      // A row that chose nothing sees all keys up to its own.
+      if (own != nullptr ? own->chosen == theirs : std::ssize(theirs) == position + 1) continue;
       if (off++ == 0) first = fmt::format("row {}", i);
     }
     add(name, rows, static_cast<double>(off), 0, first, excused);
@@ -176,6 +209,15 @@ std::vector<int> moe_layers(const ModelSpec& spec) {
   return layers;
 }
 
+std::vector<int> indexer_layers(const ModelSpec& spec) {
+  std::vector<int> layers;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const auto* latent = std::get_if<LatentAttentionSpec>(&spec.layers[i].mixer);
+    if (latent != nullptr && latent->keys == KeySource::kOwn) layers.push_back(static_cast<int>(i));
+  }
+  return layers;
+}
+
 double token_loss(std::span<const float> logits, int32_t token) {
   const double highest = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
@@ -198,29 +240,54 @@ TraceRequest request_for(const ExpectedTensors& expected, const std::string& lab
   return request;
 }
 
-int64_t adopt_expected_routes(const ExpectedTensors& expected, const std::string& label,
-                              const std::vector<int>& moe, int64_t prompt_tokens,
-                              RouteTable* routes) {
+namespace {
+
+void lower_gaps(const Floats* gaps, int layer, int64_t prompt_tokens, bool ties_are_decided,
+                ChoiceTable* table) {
+  if (gaps == nullptr) return;
+  const auto first = prompt_tokens - static_cast<int64_t>(gaps->values.size());
+  for (size_t i = 0; i < gaps->values.size(); ++i) {
+    if (ties_are_decided && gaps->values[i] == 0) continue;
+    table->lower_gap(layer, first + static_cast<int64_t>(i), gaps->values[i]);
+  }
+}
+
+// Whether the table's near tie at this place was the other one.
+bool adopt(ChoiceTable* table, int layer, int64_t position, std::vector<int32_t> theirs) {
+  const Choice* own = table->find(layer, position);
+  if (own == nullptr || own->gap >= kNearTie || own->chosen == theirs) return false;
+  table->replace(layer, position, std::move(theirs));
+  return true;
+}
+
+}  // namespace
+
+int64_t adopt_expected_choices(const ExpectedTensors& expected, const std::string& label,
+                               const ModelSpec& spec, int64_t prompt_tokens, ChoiceTables* tables) {
   int64_t changed = 0;
+  const std::vector<int> moe = moe_layers(spec);
   for (size_t index = 0; index < moe.size(); ++index) {
     const std::string stem = fmt::format("{}.router.{}.", label, index);
-    if (const Floats* gaps = expected.floats(stem + "gap")) {
-      const auto first = prompt_tokens - static_cast<int64_t>(gaps->values.size());
-      for (size_t i = 0; i < gaps->values.size(); ++i) {
-        routes->lower_gap(moe[index], first + static_cast<int64_t>(i), gaps->values[i]);
-      }
-    }
+    lower_gaps(expected.floats(stem + "gap"), moe[index], prompt_tokens, false, &tables->routes);
     const Ints* chosen = expected.ints(stem + "experts");
     if (chosen == nullptr || chosen->shape.size() != 2) continue;
     const int64_t width = chosen->shape[1];
     for (int64_t i = 0; i < chosen->shape[0]; ++i) {
-      const int64_t position = prompt_tokens - chosen->shape[0] + i;
-      const RouteChoice* own = routes->find(moe[index], position);
       const auto begin = chosen->values.begin() + i * width;
-      std::vector<int32_t> theirs(begin, begin + width);
-      if (own == nullptr || own->gap >= kNearTie || own->experts == theirs) continue;
-      routes->replace_experts(moe[index], position, std::move(theirs));
-      ++changed;
+      changed += adopt(&tables->routes, moe[index], prompt_tokens - chosen->shape[0] + i,
+                       {begin, begin + width});
+    }
+  }
+  const std::vector<int> indexers = indexer_layers(spec);
+  for (size_t index = 0; index < indexers.size(); ++index) {
+    const std::string stem = fmt::format("{}.indexer.{}.", label, index);
+    lower_gaps(expected.floats(stem + "gap"), indexers[index], prompt_tokens, true, &tables->keys);
+    const Ints* selected = expected.ints(stem + "selected");
+    if (selected == nullptr) continue;
+    for (int64_t i = 0; i < selected->shape[0]; ++i) {
+      const int64_t position = prompt_tokens - selected->shape[0] + i;
+      changed +=
+          adopt(&tables->keys, indexers[index], position, expected_keys(*selected, i, position));
     }
   }
   return changed;

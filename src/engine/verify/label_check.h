@@ -19,15 +19,17 @@ inline constexpr double kNearMargin = 1e-3;  // between the two greatest logits
 // Layers with routed experts, in order: the I of LABEL.router.I.
 std::vector<int> moe_layers(const ModelSpec& spec);
 
+// Layers with an indexer of their own, in order: the I of LABEL.indexer.I.
+std::vector<int> indexer_layers(const ModelSpec& spec);
+
 // What must be traced to answer the tensors that `expected` has for `label`.
 TraceRequest request_for(const ExpectedTensors& expected, const std::string& label,
                          int64_t prefill_chunk);
 
-// Puts the expected choices in place of the table's near ties, and the file's gaps where smaller.
+// Puts the expected choices in place of the tables' near ties, and the file's gaps where smaller.
 // Returns how many choices changed.
-int64_t adopt_expected_routes(const ExpectedTensors& expected, const std::string& label,
-                              const std::vector<int>& moe, int64_t prompt_tokens,
-                              RouteTable* routes);
+int64_t adopt_expected_choices(const ExpectedTensors& expected, const std::string& label,
+                               const ModelSpec& spec, int64_t prompt_tokens, ChoiceTables* tables);
 
 // Exact profile: one report row per tensor of the label.
 void check_label(const ExpectedTensors& expected, const std::string& label, const ModelSpec& spec,

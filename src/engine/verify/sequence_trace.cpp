@@ -10,26 +10,36 @@
 namespace motley {
 namespace {
 
-// Records routes and layers while forcing near ties.
+// Records choices and layers while forcing near ties.
 class TraceObserver final : public StepObserver {
  public:
   TraceObserver(const TraceRequest& request, SequenceTrace* trace)
       : request_(request), trace_(trace) {
-    if (request.forced_routes != nullptr) {
-      forcer_.emplace(*request.forced_routes, request.forced_below);
+    if (request.forced != nullptr) {
+      forcer_.emplace(*request.forced, request.forced_routes_below, request.forced_keys_below);
     }
   }
 
   bool wants_activations() const override { return true; }
 
-  ConstTensorView router_logits(int layer, const Batch& batch,
-                                const ConstTensorView& logits) override {
-    (void)recorder_.router_logits(layer, batch, logits);
-    return forcer_ ? forcer_->router_logits(layer, batch, logits) : ConstTensorView{};
+  ConstTensorView router_scores(int layer, const Batch& batch,
+                                const RouterScores& scores) override {
+    (void)recorder_.router_scores(layer, batch, scores);
+    return forcer_ ? forcer_->router_scores(layer, batch, scores) : ConstTensorView{};
   }
 
   void routing(int layer, const Batch& batch, const Routing& routing) override {
     recorder_.routing(layer, batch, routing);
+  }
+
+  ConstTensorView index_scores(int layer, const Batch& batch,
+                               const IndexScoresView& scores) override {
+    (void)recorder_.index_scores(layer, batch, scores);
+    return forcer_ ? forcer_->index_scores(layer, batch, scores) : ConstTensorView{};
+  }
+
+  void key_selection(int layer, const Batch& batch, const KeySelection& selection) override {
+    recorder_.key_selection(layer, batch, selection);
   }
 
   void layer_output(int layer, const Batch& batch, const ConstTensorView& hidden) override {
@@ -44,14 +54,15 @@ class TraceObserver final : public StepObserver {
     }
   }
 
-  RouteTable take_routes() { return std::move(recorder_.table()); }
+  ChoiceTables take_choices() { return std::move(recorder_.tables()); }
   int64_t forced_rows() const { return forcer_ ? forcer_->forced_rows() : 0; }
+  int64_t forced_keys() const { return forcer_ ? forcer_->forced_keys() : 0; }
 
  private:
   const TraceRequest& request_;
   SequenceTrace* trace_;
-  RouteRecorder recorder_;
-  std::optional<RouteForcer> forcer_;
+  ChoiceRecorder recorder_;
+  std::optional<ChoiceForcer> forcer_;
 };
 
 std::vector<int32_t> all_rows(int64_t count) {
@@ -81,8 +92,9 @@ class Tracer {
     if (request_.draft_steps > 0) MOTLEY_RETURN_IF_ERROR(draft());
     runner_.keep_hidden(false);
     MOTLEY_RETURN_IF_ERROR(decode());
-    trace_.routes = observer_.take_routes();
+    trace_.choices = observer_.take_choices();
     trace_.forced_rows = observer_.forced_rows();
+    trace_.forced_keys = observer_.forced_keys();
     return std::move(trace_);
   }
 

@@ -17,17 +17,20 @@ struct TraceRequest {
   bool layers = false;                // keep every layer's output for the prompt
   int draft_steps = 0;                // > 0: run the first draft layer, and a chain this long
   int64_t prefill_chunk = 512;
-  const RouteTable* forced_routes = nullptr;  // for choices decided by less than forced_below
-  double forced_below = kNearTie;
+  // Taken where less than the limit of their kind decides.
+  const ChoiceTables* forced = nullptr;
+  double forced_routes_below = kNearTie;
+  double forced_keys_below = kNearTie;
 };
 
 struct SequenceTrace {
   int64_t vocab = 0;
   int64_t hidden = 0;
-  int64_t forced_rows = 0;                 // choices taken from forced_routes
+  int64_t forced_rows = 0;                 // routes taken from TraceRequest::forced
+  int64_t forced_keys = 0;                 // rows whose keys were
   std::vector<float> logits;               // [prompt, vocab]
   std::vector<std::vector<float>> layers;  // per layer [prompt, hidden]
-  RouteTable routes;                       // trunk, then draft layers; prompt and continuation
+  ChoiceTables choices;                    // trunk, then draft layers; prompt and continuation
   std::vector<float> decode_logits;        // [continuation, vocab]: before each of its tokens
   int32_t next_token = 0;                  // greedy token after the prompt
   std::vector<float> draft_logits;         // [prompt, vocab]

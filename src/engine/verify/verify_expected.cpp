@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kFastLossLimit = 0.005;
 constexpr double kFastRowShare = 0.01;  // of rows whose greatest logit may differ
-constexpr int kMaxRoutePasses = 4;
+constexpr int kMaxChoicePasses = 4;
 
 class ExpectedVerifier {
  public:
@@ -38,42 +38,46 @@ class ExpectedVerifier {
 
   Status check_exact(const std::string& label) {
     TraceRequest request = request_for(expected_, label, options_.prefill_chunk);
-    RouteTable routes;
-    if (expected_.has(label, ExpectedKind::kRouterExperts)) {
-      MOTLEY_RETURN_IF_ERROR(reference_routes(label, request, &routes));
-      request.forced_routes = &routes;
+    ChoiceTables choices;
+    if (expected_.has(label, ExpectedKind::kRouterExperts) ||
+        expected_.has(label, ExpectedKind::kIndexerSelected)) {
+      MOTLEY_RETURN_IF_ERROR(reference_choices(label, request, &choices));
+      request.forced = &choices;
     }
     MOTLEY_ASSIGN_OR_RETURN(const SequenceTrace trace, trace_sequence(engine_, request));
-    report_.routed_rows += routes.size();
-    report_.excused_rows += routes.near_ties();
+    for (const ChoiceTable* table : {&choices.routes, &choices.keys}) {
+      report_.routed_rows += table->size();
+      report_.excused_rows += table->near_ties();
+    }
     check_label(expected_, label, engine_.spec(), trace, &report_);
-    routes_[label] = std::move(routes);
+    choices_[label] = std::move(choices);
     return Status::ok();
   }
 
   // Choices and gaps of the float64 reference, following the expected file in near ties.
-  Status reference_routes(const std::string& label, const TraceRequest& exact, RouteTable* routes) {
+  Status reference_choices(const std::string& label, const TraceRequest& exact,
+                           ChoiceTables* choices) {
     if (reference_ == nullptr) {
       EngineOptions numerics = engine_.options();
       numerics.reference = true;
       MOTLEY_ASSIGN_OR_RETURN(reference_, engine_.with_numerics(numerics));
     }
-    const std::vector<int> moe = moe_layers(engine_.spec());
     TraceRequest request = exact;
     request.layers = false;
-    for (int pass = 0; pass < kMaxRoutePasses; ++pass) {
-      const RouteTable forced = std::move(*routes);
-      request.forced_routes = pass > 0 ? &forced : nullptr;
+    for (int pass = 0; pass < kMaxChoicePasses; ++pass) {
+      const ChoiceTables forced = std::move(*choices);
+      request.forced = pass > 0 ? &forced : nullptr;
       MOTLEY_ASSIGN_OR_RETURN(SequenceTrace trace, trace_sequence(*reference_, request));
-      *routes = std::move(trace.routes);
+      *choices = std::move(trace.choices);
       const auto prompt = static_cast<int64_t>(request.prompt.size());
-      if (adopt_expected_routes(expected_, label, moe, prompt, routes) == 0) break;
+      if (adopt_expected_choices(expected_, label, engine_.spec(), prompt, choices) == 0) break;
     }
     return Status::ok();
   }
 
-  // First as it is. A model whose routing is decided by less than the cache resolves may then be
-  // off though its arithmetic is right; a second pass takes such choices from the reference.
+  // First as it is. A model whose choices are decided by less than the cache resolves may then be
+  // off though its arithmetic is right; a second pass takes such choices from the reference: of
+  // keys all, for they are always among many (docs/decisions/0017-fast-keys.md).
   Status check_fast(const std::vector<std::string>& labels) {
     EngineOptions numerics = engine_.options();
     numerics.profile = NumericProfile::kFast;
@@ -102,10 +106,13 @@ class ExpectedVerifier {
       TraceRequest request = request_for(expected_, label, options_.prefill_chunk);
       request.layers = false;
       request.draft_steps = 0;
-      request.forced_routes = force ? &routes_.at(label) : nullptr;
-      request.forced_below = kFastNearTie;
+      request.forced = force ? &choices_.at(label) : nullptr;
+      const bool has_indexers = !indexer_layers(engine_.spec()).empty();
+      request.forced_routes_below = has_indexers ? kFastNearTieWithKeys : kFastNearTie;
+      request.forced_keys_below = kAnyGap;
       MOTLEY_ASSIGN_OR_RETURN(const SequenceTrace trace, trace_sequence(fast, request));
       report_.fast_forced_rows += trace.forced_rows;
+      report_.fast_forced_keys += trace.forced_keys;
       add_fast_label(expected_, label, trace, &totals);
     }
     return totals;
@@ -128,7 +135,7 @@ class ExpectedVerifier {
   const VerifyOptions& options_;
   std::unique_ptr<Engine> reference_;
   VerifyReport report_;
-  std::map<std::string, RouteTable> routes_;  // the reference's, by label
+  std::map<std::string, ChoiceTables> choices_;  // the reference's, by label
 };
 
 }  // namespace

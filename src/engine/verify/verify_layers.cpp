@@ -77,12 +77,18 @@ class LayerVerifier {
     const Shape shape = engine_.decoder.residual_shape(std::ssize(tokens));
     const TensorView hidden = step.scratch(shape);
     const TensorView wide = exact.scratch(shape);
+    const int64_t width = engine_.decoder.selection_width();
+    for (StepContext* context : {&step, &exact}) {
+      if (width > 0) context->selection = context->scratch_selection(std::ssize(tokens), width);
+    }
     engine_.decoder.embed(step, tokens, hidden);
     for (int layer = 0; layer < engine_.decoder.layers(); ++layer) {
       if (options_.progress) options_.progress(fmt::format("{} layer {}", path, layer));
       MOTLEY_RETURN_IF_ERROR(run_layer(layer, path, hidden, wide));
     }
     compare_head(path, hidden, wide);
+    step.selection = {};
+    exact.selection = {};
     return Status::ok();
   }
 
@@ -90,10 +96,10 @@ class LayerVerifier {
   Status run_layer(int layer, const std::string& path, const TensorView& hidden,
                    const TensorView& wide) {
     widen(hidden, wide);
-    RouteRecorder recorder;
+    ChoiceRecorder recorder;
     MOTLEY_RETURN_IF_ERROR(engine_.decoder.run_layer(layer, engine_.runner.step_context(),
                                                      engine_.batch, hidden, recorder));
-    RouteForcer forcer(recorder.table(), kAnyGap);
+    ChoiceForcer forcer(recorder.tables(), kAnyGap, kAnyGap);
     MOTLEY_RETURN_IF_ERROR(reference_.decoder.run_layer(layer, reference_.runner.step_context(),
                                                         reference_.batch, wide, forcer));
     record(compare(layer_name(spec_, layer), path, hidden, wide, report_->limit));

@@ -1,7 +1,7 @@
 // Holds any model against the float64 reference, layer by layer: each layer of both gets the
 // engine's own input, so the error shown is that layer's alone. Runs the prefill path and the
-// decode path. Routing choices are the engine's in both, so that arithmetic is compared and not a
-// near tie.
+// decode path. Choices of experts and keys are the engine's in both, so that arithmetic is compared
+// and not a near tie.
 #pragma once
 
 #include <functional>

@@ -76,13 +76,16 @@ std::string VerifyReport::table() const {
                         line.tensor, line.compared, line.error, line.limit, line.excused,
                         line.passed ? "ok" : "OFF: " + line.first_off);
   }
-  text += fmt::format("routing near ties: {} of {} rows excused (limit 0.5 %)\n", excused_rows,
-                      routed_rows);
+  text +=
+      fmt::format("near ties: {} of {} rows excused (limit 0.5 %)\n", excused_rows, routed_rows);
   if (fast_alone) {
+    const std::string keys =
+        fast_forced_keys > 0 ? fmt::format(" and the keys of {} rows", fast_forced_keys) : "";
     text += fmt::format(
-        "fast with {} routing choices of the reference, each decided by less than 1/512; on its "
+        "fast with {} routing choices of the reference, each decided by less than {}{}; on its "
         "own the mean loss differs by {:.1e} and the greatest logit on {:.1f} % of rows\n",
-        fast_forced_rows, fast_alone->loss, 100 * fast_alone->rows);
+        fast_forced_rows, keys.empty() ? "1/512" : "1/128", keys, fast_alone->loss,
+        100 * fast_alone->rows);
   }
   const auto off =
       std::find_if(rows.begin(), rows.end(), [](const VerifyRow& row) { return !row.passed; });
@@ -95,8 +98,8 @@ std::string VerifyReport::table() const {
 std::string VerifyReport::json() const {
   std::string text = fmt::format(
       "{{\"passed\": {}, \"routed_rows\": {}, \"excused_rows\": {}, "
-      "\"fast_forced_rows\": {}, ",
-      passed(), routed_rows, excused_rows, fast_forced_rows);
+      "\"fast_forced_rows\": {}, \"fast_forced_keys\": {}, ",
+      passed(), routed_rows, excused_rows, fast_forced_rows, fast_forced_keys);
   if (fast_alone) {
     text += fmt::format("\"fast_alone\": {{\"mean_loss\": {}, \"rows\": {}}}, ", fast_alone->loss,
                         fast_alone->rows);

@@ -21,16 +21,17 @@ struct VerifyRow {
 
 struct VerifyReport {
   std::vector<VerifyRow> rows;
-  int64_t routed_rows = 0;
+  int64_t routed_rows = 0;  // choices of experts and of keys
   int64_t excused_rows = 0;
-  // Set when the fast pass was off on its own and repeated with the reference's choices where less
-  // than kFastNearTie decides.
+  // Set when the fast pass was off on its own and repeated with the reference's choices of experts
+  // where less than kFastNearTie decides, and of keys (then kFastNearTieWithKeys decides experts).
   struct FastErrors {
     double loss = 0;  // of the mean, nats
     double rows = 0;  // share whose greatest logit differs
   };
   std::optional<FastErrors> fast_alone;
   int64_t fast_forced_rows = 0;
+  int64_t fast_forced_keys = 0;
 
   // False when a row failed or more than 0.5 % of the routed rows were excused.
   bool passed() const;

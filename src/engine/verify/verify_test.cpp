@@ -272,11 +272,11 @@ TEST(VerifyReport, SaysWhatFastIsOnItsOwnWhenChoicesWereTaken) {
   EXPECT_NE(report.json().find("\"fast_alone\": {\"mean_loss\": 0.009"), std::string::npos);
 }
 
-TEST(RouteTable, CountsChoicesBelowAGap) {
-  RouteTable table;
-  table.set(0, 0, {.experts = {1, 2}, .gap = 1e-6});
-  table.set(0, 1, {.experts = {1, 2}, .gap = 1e-3});
-  table.set(1, 0, {.experts = {1, 2}, .gap = 0.1});
+TEST(ChoiceTable, CountsChoicesBelowAGap) {
+  ChoiceTable table;
+  table.set(0, 0, {.chosen = {1, 2}, .gap = 1e-6});
+  table.set(0, 1, {.chosen = {1, 2}, .gap = 1e-3});
+  table.set(1, 0, {.chosen = {1, 2}, .gap = 0.1});
   EXPECT_EQ(table.near_ties(), 1);
   EXPECT_EQ(table.near_ties(kFastNearTie), 2);
   EXPECT_EQ(table.near_ties(kAnyGap), 3);

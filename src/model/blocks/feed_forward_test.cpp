@@ -156,8 +156,9 @@ TEST(Moe, AnUnreadableExpertIsAnError) {
 class RouterObserver final : public StepObserver {
  public:
   bool wants_activations() const override { return true; }
-  ConstTensorView router_logits(int layer, const Batch& batch,
-                                const ConstTensorView& values) override {
+  ConstTensorView router_scores(int layer, const Batch& batch,
+                                const RouterScores& scores) override {
+    const ConstTensorView& values = scores.logits;
     EXPECT_EQ(layer, kLayer);
     EXPECT_EQ(batch.rows(), values.rows());
     logits = Rows(values.rows(), values.cols());

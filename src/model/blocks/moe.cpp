@@ -25,7 +25,12 @@ MoeBlock::MoeBlock(const MoeSpec& spec, const LoadedWeights& weights, ExpertStor
       shared_gate_(weights.matrix(spec.shared_gate)),
       shared_up_(weights.matrix(spec.shared_up)),
       shared_down_(weights.matrix(spec.shared_down)),
-      shared_expert_gate_(weights.matrix(spec.shared_expert_gate)) {}
+      shared_expert_gate_(spec.shared_expert_gate.is_set() ? weights.matrix(spec.shared_expert_gate)
+                                                           : WeightMatrix{}) {
+  if (spec.router_kind == RouterKind::kSigmoid) {
+    correction_bias_ = weights.vector(spec.correction_bias);
+  }
+}
 
 Status MoeBlock::run(StepContext& context, const Batch& batch, const ConstTensorView& x,
                      const TensorView& out, StepObserver& observer,
@@ -53,12 +58,22 @@ Routing MoeBlock::route(StepContext& context, const Batch& batch, const ConstTen
   ConstTensorView forced;
   if (observer.wants_activations()) {
     context.stream.synchronize();
-    forced = observer.router_logits(layer_, batch, logits);
+    forced = observer.router_scores(layer_, batch, {logits, spec_, correction_bias_});
   }
-  context.ops.moe.route_softmax(
-      context.stream, logits,
-      {.experts_per_token = spec_.experts_per_token, .normalise = spec_.normalise}, forced,
-      routing);
+  if (spec_.router_kind == RouterKind::kSigmoid) {
+    context.ops.moe.route_sigmoid(context.stream, logits, correction_bias_,
+                                  {.experts_per_token = spec_.experts_per_token,
+                                   .normalise = spec_.normalise,
+                                   .groups = spec_.groups,
+                                   .kept_groups = spec_.kept_groups,
+                                   .scale = spec_.routed_scale},
+                                  forced, routing);
+  } else {
+    context.ops.moe.route_softmax(
+        context.stream, logits,
+        {.experts_per_token = spec_.experts_per_token, .normalise = spec_.normalise}, forced,
+        routing);
+  }
   if (observer.wants_routing()) {
     context.stream.synchronize();
     observer.routing(layer_, batch, routing);
@@ -106,11 +121,12 @@ void MoeBlock::run_shared(StepContext& context, RowCounts counts, const ConstTen
   const TensorView sigmoid_gate = context.scratch({rows, 1});
   const std::array targets = {LinearTarget{shared_gate_, gate}, LinearTarget{shared_up_, up},
                               LinearTarget{shared_expert_gate_, sigmoid_gate}};
-  context.ops.linear.linear(context.stream, x, counts, targets);
+  const bool has_gate = !shared_expert_gate_.is_empty();
+  context.ops.linear.linear(context.stream, x, counts, std::span(targets).first(has_gate ? 3 : 2));
   context.ops.norm.silu_multiply(context.stream, gate, up, {.limit = spec_.swiglu_limit}, gate);
   const LinearTarget down{shared_down_, out};
   context.ops.linear.linear(context.stream, gate, counts, std::span(&down, 1));
-  context.ops.norm.sigmoid_multiply(context.stream, sigmoid_gate, out);
+  if (has_gate) context.ops.norm.sigmoid_multiply(context.stream, sigmoid_gate, out);
 }
 
 }  // namespace motley

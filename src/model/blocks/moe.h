@@ -1,5 +1,6 @@
 // Mixture-of-experts feed-forward: router, routed experts in waves, shared expert, sum.
-// Source: transformers models/qwen3_5_moe/modeling_qwen3_5_moe.py, Qwen3_5MoeSparseMoeBlock.
+// Source: transformers models/qwen3_5_moe/modeling_qwen3_5_moe.py, Qwen3_5MoeSparseMoeBlock; with
+// routing by sigmoids models/deepseek_v3, DeepseekV3MoE, whose shared expert has no gate.
 #pragma once
 
 #include "experts/expert_store.h"
@@ -41,7 +42,8 @@ class MoeBlock {
   WeightMatrix shared_gate_;
   WeightMatrix shared_up_;
   WeightMatrix shared_down_;
-  WeightMatrix shared_expert_gate_;
+  WeightMatrix shared_expert_gate_;  // may be empty
+  ConstTensorView correction_bias_;  // of routing by sigmoids
 };
 
 }  // namespace motley

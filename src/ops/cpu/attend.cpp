@@ -114,6 +114,7 @@ AttentionTask tile_task(const Problem& problem, const Tile& tile, const WorkerSc
   task.end = visible_tokens(tile, tile.rows - 1);
   task.dim = problem.dim;
   task.padded_dim = problem.padded_dim;
+  task.value_dim = problem.padded_dim;
   task.scratch = scratch.kernel;
   return task;
 }

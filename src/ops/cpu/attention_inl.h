@@ -40,6 +40,19 @@ inline Vec load_bf16_upto(const uint16_t* p, int64_t n) {
   return load_bf16(padded);
 }
 
+void widen(const std::byte* rows, bool is_bf16, int64_t count, int64_t n, int64_t padded,
+           float* y) {
+  for (int64_t t = 0; t < count; ++t, y += padded) {
+    if (is_bf16) {
+      const uint16_t* from = reinterpret_cast<const uint16_t*>(rows) + t * n;
+      for (int64_t i = 0; i < padded; i += kLanes) store(y + i, load_bf16_upto(from + i, n - i));
+    } else {
+      const float* from = reinterpret_cast<const float*>(rows) + t * n;
+      for (int64_t i = 0; i < padded; i += kLanes) store(y + i, load_upto(from + i, n - i));
+    }
+  }
+}
+
 inline int64_t padded_tokens_of(int64_t tokens_per_page) {
   return (tokens_per_page + kLanes + kTileKeys - 1) / kLanes * kLanes;
 }
@@ -56,20 +69,7 @@ inline const float* plane(const AttentionTask& task, const std::byte* page, int6
   if (!task.is_bf16 && task.dim == task.padded_dim) {
     return reinterpret_cast<const float*>(page + offset);
   }
-  for (int64_t t = 0; t < tokens; ++t) {
-    float* row = copy + t * task.padded_dim;
-    if (task.is_bf16) {
-      const uint16_t* from = reinterpret_cast<const uint16_t*>(page + offset) + t * task.dim;
-      for (int64_t i = 0; i < task.padded_dim; i += kLanes) {
-        store(row + i, load_bf16_upto(from + i, task.dim - i));
-      }
-    } else {
-      const float* from = reinterpret_cast<const float*>(page + offset) + t * task.dim;
-      for (int64_t i = 0; i < task.padded_dim; i += kLanes) {
-        store(row + i, load_upto(from + i, task.dim - i));
-      }
-    }
-  }
+  widen(page + offset, task.is_bf16, tokens, task.dim, task.padded_dim, copy);
   return copy;
 }
 
@@ -133,8 +133,8 @@ inline void score_page(const AttentionTask& task, const Page& page, float* score
 inline void weigh_page(const AttentionTask& task, const Page& page, const float* p,
                        int64_t p_stride, const float* factors) {
   constexpr int64_t kStrip = 4 * kLanes;
-  for (int64_t column = 0; column < task.padded_dim; column += kStrip) {
-    const int64_t rest = task.padded_dim - column;
+  for (int64_t column = 0; column < task.value_dim; column += kStrip) {
+    const int64_t rest = task.value_dim - column;
     const int64_t width = rest < kStrip ? rest : kStrip;
     for (int64_t pair = 0; pair < task.pairs; pair += kTilePairs) {
       int64_t visible[kTilePairs];
@@ -161,8 +161,11 @@ void attention(const AttentionTask& task) {
     const int64_t rest = task.end - first;
     const int64_t tokens = rest < task.tokens_per_page ? rest : task.tokens_per_page;
     const std::byte* data = task.pages[first / task.tokens_per_page];
-    const Page page{plane(task, data, task.key_bytes, tokens, key_copy),
-                    plane(task, data, task.value_bytes, tokens, value_copy), first, tokens};
+    const float* keys = plane(task, data, task.key_bytes, tokens, key_copy);
+    const float* values = task.value_bytes == task.key_bytes
+                              ? keys
+                              : plane(task, data, task.value_bytes, tokens, value_copy);
+    const Page page{keys, values, first, tokens};
     score_page(task, page, scores, padded_tokens);
     for (int64_t pair = 0; pair < task.pairs; ++pair) {
       const int64_t visible = visible_in(page, task.visible[pair]);

@@ -50,9 +50,13 @@ struct Bound<function, kernels> {
 
 template <const CpuKernels& kernels>
 void fill_ops(OpTable* table) {
-  table->norm = {Bound<cpu_rms_norm, kernels>::call, Bound<cpu_gated_rms_norm, kernels>::call,
-                 Bound<cpu_add, kernels>::call, Bound<cpu_silu_multiply, kernels>::call,
-                 Bound<cpu_sigmoid_multiply, kernels>::call};
+  table->norm = {Bound<cpu_rms_norm, kernels>::call,
+                 Bound<cpu_gated_rms_norm, kernels>::call,
+                 Bound<cpu_add, kernels>::call,
+                 Bound<cpu_silu_multiply, kernels>::call,
+                 Bound<cpu_sigmoid_multiply, kernels>::call,
+                 Bound<cpu_add_bias, kernels>::call,
+                 Bound<cpu_zero_rows, kernels>::call};
   table->convolution = {Bound<cpu_causal_convolution, kernels>::call,
                         Bound<cpu_commit_window, kernels>::call};
   table->gated_delta = {
@@ -67,6 +71,11 @@ void fill_ops(OpTable* table) {
   table->attention = {Bound<cpu_head_norm_rotary, kernels>::call,
                       Bound<cpu_cache_write, kernels>::call, Bound<cpu_attend, kernels>::call,
                       Bound<cpu_attention_merge, kernels>::call};
+  table->latent = {Bound<cpu_latent_rotate, kernels>::call, Bound<cpu_row_write, kernels>::call,
+                   Bound<cpu_head_linear, kernels>::call, Bound<cpu_latent_attend, kernels>::call};
+  table->index = {Bound<cpu_layer_norm, kernels>::call, Bound<cpu_index_scores, kernels>::call,
+                  Bound<cpu_index_select, kernels>::call};
+  table->moe.route_sigmoid = Bound<cpu_route_sigmoid, kernels>::call;
   table->moe.route_softmax = Bound<cpu_route_softmax, kernels>::call;
   table->moe.combine = Bound<cpu_combine, kernels>::call;
 }

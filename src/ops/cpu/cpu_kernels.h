@@ -172,16 +172,29 @@ struct AttentionTask {
   int64_t pairs = 0;  // a multiple of attention_pairs
   int64_t dim = 0;
   int64_t padded_dim = 0;    // a multiple of lanes
+  int64_t value_dim = 0;     // columns of acc that are wanted, padded to lanes; at most padded_dim
   float* highest = nullptr;  // [pairs]: largest score, -infinity when nothing is visible
   float* sum = nullptr;      // [pairs]: sum of e^(score - highest)
   float* acc = nullptr;      // [pairs, padded_dim]: values weighted by e^(score - highest)
   float* scratch = nullptr;  // attention_scratch floats
 };
 
+// The heads of one query of an indexer against some keys.
+struct IndexTask {
+  const float* q = nullptr;        // [heads, padded_dim], zero padded
+  const float* weights = nullptr;  // [heads]; 0 for heads that only fill up
+  int64_t heads = 0;               // a multiple of attention_pairs
+  const float* keys = nullptr;     // [count rounded up to index_keys, padded_dim], zero padded
+  int64_t count = 0;
+  int64_t padded_dim = 0;
+  float* scores = nullptr;  // [count]
+};
+
 struct CpuKernels {
   int64_t lanes = 1;
   int64_t delta_columns = 1;    // columns of the state that one recurrent task takes
   int64_t attention_pairs = 1;  // queries come in multiples of this
+  int64_t index_keys = 1;       // keys of an indexer come in multiples of this
 
   // y = x * (mean(x^2) + epsilon)^-1/2 * (weight + offset).
   void (*rms_norm)(const float* x, const float* weight, int64_t dim, float epsilon, float offset,
@@ -251,6 +264,19 @@ struct CpuKernels {
   // Joins `parts` finished results in order; out may be outs[0] and lse may be &lses[0].
   void (*attention_merge)(const float* const* outs, const float* lses, int64_t parts, int64_t dim,
                           float* out, float* lse) = nullptr;
+
+  // y = (x - mean) / sqrt(var + epsilon) * weight + bias; y may be x.
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t dim,
+                     float epsilon, float* y) = nullptr;
+  void (*index_scores)(const IndexTask& task) = nullptr;
+  // Rows of a cache in float32, `padded` apart, zeros after the first n elements of each.
+  void (*widen)(const std::byte* rows, bool is_bf16, int64_t count, int64_t n, int64_t padded,
+                float* y) = nullptr;
+  // c[p] = sum over j of a[p, j] b[j], in order; a [rows, terms], b [terms, width], width a
+  // multiple of lanes.
+  void (*weighted_rows)(const float* a, int64_t a_stride, int64_t rows, const float* b,
+                        int64_t b_stride, int64_t terms, float* c, int64_t c_stride,
+                        int64_t width) = nullptr;
 
   // y = sum over slots of weights[slot] * x[slot], in order, + shared when not null; [n].
   void (*combine)(const float* x, int64_t x_stride, const float* weights, int64_t slots,

@@ -14,6 +14,8 @@
 #include "ops/cpu/cpu_kernels.h"
 #include "ops/gated_delta.h"
 #include "ops/hyper_connection.h"
+#include "ops/index.h"
+#include "ops/latent_attention.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
 
@@ -30,6 +32,11 @@ void cpu_silu_multiply(const CpuKernels& kernels, Stream& stream, const ConstTen
                        const ConstTensorView& up, SwigluParams params, const TensorView& y);
 void cpu_sigmoid_multiply(const CpuKernels& kernels, Stream& stream, const ConstTensorView& gate,
                           const TensorView& y);
+
+void cpu_add_bias(const CpuKernels& kernels, Stream& stream, const ConstTensorView& bias,
+                  const TensorView& y);
+void cpu_zero_rows(const CpuKernels& kernels, Stream& stream, std::span<const int32_t> rows,
+                   const TensorView& y);
 
 void cpu_causal_convolution(const CpuKernels& kernels, Stream& stream, const ConstTensorView& u,
                             const ConstTensorView& weight,
@@ -69,6 +76,22 @@ void cpu_attend(const CpuKernels& kernels, Stream& stream, const AttentionArgs& 
 void cpu_attention_merge(const CpuKernels& kernels, Stream& stream,
                          std::span<const PartialAttention> parts, const PartialAttention& result);
 
+void cpu_latent_rotate(const CpuKernels& kernels, Stream& stream, const RotateArgs& args);
+void cpu_row_write(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x,
+                   std::span<const RowCacheSegment> segments);
+void cpu_head_linear(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x,
+                     std::span<const WeightMatrix> weights, bool transposed, const TensorView& y);
+void cpu_latent_attend(const CpuKernels& kernels, Stream& stream, const LatentAttentionArgs& args);
+
+void cpu_layer_norm(const CpuKernels& kernels, Stream& stream, const ConstTensorView& x,
+                    const ConstTensorView& weight, const ConstTensorView& bias, float epsilon,
+                    const TensorView& y);
+void cpu_index_scores(const CpuKernels& kernels, Stream& stream, const IndexScoresArgs& args);
+void cpu_index_select(const CpuKernels& kernels, Stream& stream, const IndexSelectArgs& args);
+
+void cpu_route_sigmoid(const CpuKernels& kernels, Stream& stream, const ConstTensorView& logits,
+                       const ConstTensorView& bias, SigmoidRoutingParams params,
+                       const ConstTensorView& forced, const Routing& routing);
 void cpu_route_softmax(const CpuKernels& kernels, Stream& stream, const ConstTensorView& logits,
                        RoutingParams params, const ConstTensorView& forced, const Routing& routing);
 void cpu_combine(const CpuKernels& kernels, Stream& stream, const ConstTensorView& pair_out,

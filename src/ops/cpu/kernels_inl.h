@@ -12,6 +12,7 @@
 #include "ops/cpu/channel_delta_inl.h"
 #include "ops/cpu/hyper_connection_inl.h"
 #include "ops/cpu/attention_inl.h"
+#include "ops/cpu/index_inl.h"
 // clang-format on
 
 namespace motley {
@@ -58,6 +59,11 @@ constexpr CpuKernels make_kernels() {
   kernels.attention_join = attention_join;
   kernels.attention_finish = attention_finish;
   kernels.attention_merge = attention_merge;
+  kernels.index_keys = kIndexKeys;
+  kernels.layer_norm = layer_norm;
+  kernels.index_scores = index_scores;
+  kernels.widen = widen;
+  kernels.weighted_rows = weighted_rows;
   kernels.combine = combine;
   return kernels;
 }

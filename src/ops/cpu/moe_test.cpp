@@ -67,6 +67,63 @@ TEST_P(CpuMoeTest, NotANumberStillChoosesDistinctExperts) {
   EXPECT_LT(routing.experts.row(0)[3], 6);
 }
 
+TEST_P(CpuMoeTest, SigmoidRoutingMatchesTheReference) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
+    SCOPED_TRACE(seed);
+    TestRandom random(seed);
+    const auto groups = static_cast<int>(random.chance(0.5) ? 1 : random.integer(2, 8));
+    const int64_t experts = groups * random.integer(2, 40);
+    const auto kept = static_cast<int>(random.integer(1, groups));
+    const int64_t slots = random.integer(1, std::min<int64_t>(experts / groups * kept, 12));
+    const int64_t rows = random.integer(1, 6);
+    const SigmoidRoutingParams params{static_cast<int>(slots), random.chance(0.7), groups, kept,
+                                      2.5f};
+    const auto logits = random_tensor<float>(random, Shape{rows, experts}, 1.5, 1);
+    const auto bias = random_tensor<float>(random, Shape{experts}, 0.3);
+    TestTensor<int32_t> forced(Shape{rows, slots});
+    for (int64_t r = 0; r < rows; ++r) {
+      const bool is_forced = random.chance(0.3);
+      for (int64_t slot = 0; slot < slots; ++slot) {
+        forced.row(r)[slot] = is_forced ? static_cast<int32_t>(experts - 1 - slot) : -1;
+      }
+    }
+    const ConstTensorView forced_view =
+        random.chance(0.5) ? std::as_const(forced).view() : ConstTensorView{};
+    TestRouting<float> routing(rows, slots);
+    TestRouting<double> expected(rows, slots);
+    table_.moe.route_sigmoid(stream_, logits.view(), bias.view(), params, forced_view,
+                             routing.view());
+    reference_.moe.route_sigmoid(stream_, to_double(logits).view(), bias.view(), params,
+                                 forced_view, expected.view());
+    EXPECT_TRUE(routing.experts.same_bits(expected.experts));
+    EXPECT_TRUE(all_near(routing.weights, expected.weights, 1e-30, 4e-6));
+  }
+}
+
+// Traps 5 and 6 of the family: the weight is without the bias, and experts of a group that was not
+// kept lose even to a negative choice.
+TEST_P(CpuMoeTest, SigmoidRoutingByHand) {
+  TestTensor<float> logits(Shape{1, 4}), bias(Shape{4});
+  logits.row(0)[3] = 1.0f;
+  const float biases[] = {-2.0f, -2.5f, -0.5f, -4.0f};  // choices -1.5, -2, 0, -3.27
+  for (int e = 0; e < 4; ++e) bias.row(e)[0] = biases[e];
+  TestRouting<float> routing(1, 2);
+  const auto route = [&](SigmoidRoutingParams params) {
+    table_.moe.route_sigmoid(stream_, std::as_const(logits).view(), std::as_const(bias).view(),
+                             params, {}, routing.view());
+  };
+  route({2, true, 2, 1, 2.5f});  // sums -3.5 and -3.27
+  EXPECT_EQ(routing.experts.row(0)[0], 2);
+  EXPECT_EQ(routing.experts.row(0)[1], 3);
+  const double last = 1 / (1 + std::exp(-1.0));
+  EXPECT_NEAR(routing.weights.row(0)[0], 2.5 * 0.5 / (0.5 + last), 1e-6);
+  EXPECT_NEAR(routing.weights.row(0)[1], 2.5 * last / (0.5 + last), 1e-6);
+  route({2, false, 1, 1, 1.0f});
+  EXPECT_EQ(routing.experts.row(0)[0], 0);
+  EXPECT_EQ(routing.experts.row(0)[1], 2);
+  EXPECT_NEAR(routing.weights.row(0)[0], 0.5, 1e-6);
+}
+
 TEST_P(CpuMoeTest, CombineMatchesTheReference) {
   for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
     SCOPED_TRACE(seed);

@@ -97,4 +97,19 @@ void cpu_sigmoid_multiply(const CpuKernels& kernels, Stream& stream, const Const
       });
 }
 
+void cpu_add_bias(const CpuKernels& kernels, Stream& stream, const ConstTensorView& bias,
+                  const TensorView& y) {
+  MOTLEY_CHECK(bias.shape.elements() == y.cols(), "one bias per column");
+  stream.threads().parallel_for(y.rows(), row_grain(y.cols()),
+                                [&](int, int64_t begin, int64_t end) {
+                                  for (int64_t r = begin; r < end; ++r) {
+                                    kernels.add(bias.as<float>(), y.cols(), y.row<float>(r));
+                                  }
+                                });
+}
+
+void cpu_zero_rows(const CpuKernels&, Stream&, std::span<const int32_t> rows, const TensorView& y) {
+  for (const int32_t r : rows) std::fill_n(y.row<float>(r), y.cols(), 0.0f);
+}
+
 }  // namespace motley

@@ -157,6 +157,24 @@ TEST_P(CpuNormTest, RowsDoNotDependOnBatchOrThreads) {
   }
 }
 
+TEST_P(CpuNormTest, BiasesAndZeroRowsMatchTheReference) {
+  for (uint64_t seed = 0; seed < random_cases<uint64_t>(200); ++seed) {
+    SCOPED_TRACE(seed);
+    TestRandom random(seed);
+    TestTensor<float> y =
+        random_tensor<float>(random, Shape{random.integer(1, 9), random.integer(1, 300)}, 1.0, 1);
+    TestTensor<double> expected = to_double(y);
+    const auto bias = random_tensor<float>(random, Shape{y.cols()});
+    const std::vector<int32_t> rows = {static_cast<int32_t>(random.integer(0, y.rows() - 1))};
+    table_.norm.add_bias(stream_, bias.view(), y.view());
+    reference_.norm.add_bias(stream_, bias.view(), expected.view());
+    table_.norm.zero_rows(stream_, rows, y.view());
+    reference_.norm.zero_rows(stream_, rows, expected.view());
+    EXPECT_TRUE(all_near(y, expected, 1e-6));
+    EXPECT_EQ(y.row(rows[0])[0], 0.0f);
+  }
+}
+
 MOTLEY_TEST_EACH_CPU(CpuNormTest);
 
 }  // namespace

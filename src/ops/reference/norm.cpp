@@ -71,10 +71,22 @@ void sigmoid_multiply(Stream&, const ConstTensorView& gate, const TensorView& y)
   }
 }
 
+void add_bias(Stream&, const ConstTensorView& bias, const TensorView& y) {
+  for (int64_t r = 0; r < y.rows(); ++r) {
+    for (int64_t i = 0; i < y.cols(); ++i) y.row<double>(r)[i] += double{bias.as<float>()[i]};
+  }
+}
+
+void zero_rows(Stream&, std::span<const int32_t> rows, const TensorView& y) {
+  for (const int32_t r : rows) {
+    for (int64_t i = 0; i < y.cols(); ++i) y.row<double>(r)[i] = 0;
+  }
+}
+
 }  // namespace
 
 NormOps reference_norm_ops() {
-  return {rms_norm, gated_rms_norm, add, silu_multiply, sigmoid_multiply};
+  return {rms_norm, gated_rms_norm, add, silu_multiply, sigmoid_multiply, add_bias, zero_rows};
 }
 
 }  // namespace motley

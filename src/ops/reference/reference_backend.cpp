@@ -16,7 +16,10 @@ OpTable reference_op_table() {
   table.hyper = reference_hyper_ops();
   table.swiglu_limit = true;
   table.attention = reference_attention_ops();
+  table.latent = reference_latent_ops();
+  table.index = reference_index_ops();
   table.moe.route_softmax = reference_route_softmax();
+  table.moe.route_sigmoid = reference_route_sigmoid();
   table.moe.experts = reference_experts();
   table.moe.combine = reference_combine();
   return table;

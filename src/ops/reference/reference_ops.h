@@ -15,7 +15,10 @@ GatedDeltaOps reference_gated_delta_ops();
 ChannelDeltaOps reference_channel_delta_ops();
 HyperOps reference_hyper_ops();
 AttentionOps reference_attention_ops();
+LatentOps reference_latent_ops();
+IndexOps reference_index_ops();
 decltype(MoeOps::route_softmax) reference_route_softmax();
+decltype(MoeOps::route_sigmoid) reference_route_sigmoid();
 decltype(MoeOps::experts) reference_experts();
 decltype(MoeOps::combine) reference_combine();
 

@@ -14,4 +14,7 @@ Result<ModelSpec> build_qwen3_5_moe(const ConfigJson& config, const TensorCatalo
 // model_type qwen3_next (flat).
 Result<ModelSpec> build_qwen3_next(const ConfigJson& config, const TensorCatalog& catalog);
 
+// model_type glm_moe_dsa (flat): GLM-5, 5.1, 5.2.
+Result<ModelSpec> build_glm_moe_dsa(const ConfigJson& config, const TensorCatalog& catalog);
+
 }  // namespace motley
