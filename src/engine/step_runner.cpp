@@ -126,7 +126,7 @@ Status StepRunner::run_draft(int index, Batch& next_tokens, const TensorView& hi
                              StepObserver& observer, std::vector<float>* logits) {
   MOTLEY_RETURN_IF_ERROR(
       run_draft_rows(index, next_tokens, hidden, /*logit_rows=*/{}, observer, logits));
-  copy_logits(hidden, next_tokens.counts, logits);
+  copy_logits(hidden, next_tokens.counts, index, logits);
   return Status::ok();
 }
 
