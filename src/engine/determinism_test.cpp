@@ -13,6 +13,7 @@ namespace {
 struct Numerics {
   NumericProfile profile;
   DeltaForm delta;
+  const char* fixture = "tiny-qwen35";
 };
 
 class Determinism : public testing::TestWithParam<Numerics> {
@@ -22,6 +23,10 @@ class Determinism : public testing::TestWithParam<Numerics> {
     options.profile = GetParam().profile;
     options.delta_form = GetParam().delta;
     return options;
+  }
+
+  static std::unique_ptr<Engine> load(OwnedContext& context, EngineOptions options) {
+    return load_tiny(context, std::move(options), GetParam().fixture);
   }
 
   // Logits of every prompt row and of some decode rows after it.
@@ -36,7 +41,7 @@ class Determinism : public testing::TestWithParam<Numerics> {
 
 TEST_P(Determinism, EveryPrefillChunkGivesTheSameBits) {
   OwnedContext context({.threads = 2, .pin = false});
-  const std::unique_ptr<Engine> engine = load_tiny(context, options());
+  const std::unique_ptr<Engine> engine = load(context, options());
   const std::vector<float> whole = all_logits(*engine, 200);
   for (const int64_t chunk : {1, 7, 64, 150}) {
     EXPECT_TRUE(same_bits(all_logits(*engine, chunk), whole)) << "chunk " << chunk;
@@ -45,20 +50,20 @@ TEST_P(Determinism, EveryPrefillChunkGivesTheSameBits) {
 
 TEST_P(Determinism, ThreadsDoNotMatter) {
   OwnedContext one({.threads = 1});
-  const std::vector<float> alone = all_logits(*load_tiny(one, options()), 64);
+  const std::vector<float> alone = all_logits(*load(one, options()), 64);
   for (const int threads : {2, 3}) {
     OwnedContext many({.threads = threads, .pin = false});
-    EXPECT_TRUE(same_bits(all_logits(*load_tiny(many, options()), 64), alone)) << threads;
+    EXPECT_TRUE(same_bits(all_logits(*load(many, options()), 64), alone)) << threads;
   }
 }
 
 TEST_P(Determinism, WavesOfExpertsDoNotMatter) {
   OwnedContext context({.threads = 2, .pin = false});
-  const std::vector<float> resident = all_logits(*load_tiny(context, options()), 64);
+  const std::vector<float> resident = all_logits(*load(context, options()), 64);
   for (const int slots : {4, 7}) {
     EngineOptions in_waves = options();
     in_waves.expert_wave_slots = slots;
-    EXPECT_TRUE(same_bits(all_logits(*load_tiny(context, in_waves), 64), resident)) << slots;
+    EXPECT_TRUE(same_bits(all_logits(*load(context, in_waves), 64), resident)) << slots;
   }
 }
 
@@ -88,7 +93,7 @@ RecordingListener generate(Engine& engine, int others, int64_t chunk) {
 
 TEST_P(Determinism, ASequenceAloneEqualsItselfInCompany) {
   OwnedContext context({.threads = 2, .pin = false});
-  const std::unique_ptr<Engine> engine = load_tiny(context, options());
+  const std::unique_ptr<Engine> engine = load(context, options());
   const RecordingListener alone = generate(*engine, 0, 64);
   const RecordingListener together = generate(*engine, 3, 64);
   EXPECT_EQ(alone.tokens, together.tokens);
@@ -97,7 +102,7 @@ TEST_P(Determinism, ASequenceAloneEqualsItselfInCompany) {
 
 TEST_P(Determinism, TheChunkIsHonouredExactly) {
   OwnedContext context({.threads = 2, .pin = false});
-  const std::unique_ptr<Engine> engine = load_tiny(context, options());
+  const std::unique_ptr<Engine> engine = load(context, options());
   for (const auto& [chunk, chunks] : {std::pair{1, 130}, {7, 19}, {64, 3}, {512, 1}}) {
     const RecordingListener listener = generate(*engine, 0, chunk);
     EXPECT_EQ(listener.stats.prefill_chunks, chunks);
@@ -105,16 +110,32 @@ TEST_P(Determinism, TheChunkIsHonouredExactly) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Numerics, Determinism,
-                         testing::Values(Numerics{NumericProfile::kExact, DeltaForm::kRecurrent},
-                                         Numerics{NumericProfile::kFast, DeltaForm::kRecurrent},
-                                         Numerics{NumericProfile::kExact, DeltaForm::kChunked},
-                                         Numerics{NumericProfile::kFast, DeltaForm::kChunked}),
-                         [](const testing::TestParamInfo<Numerics>& tested) {
-                           return std::string(numeric_profile_name(tested.param.profile)) +
-                                  (tested.param.delta == DeltaForm::kChunked ? "_chunked"
-                                                                             : "_recurrent");
-                         });
+TEST_P(Determinism, StreamedExpertsDoNotMatter) {
+  OwnedContext context({.threads = 2, .pin = false});
+  const std::vector<float> resident = all_logits(*load(context, options()), 64);
+  for (const double share : {0.5, 0.35}) {
+    EngineOptions streamed = options();
+    streamed.expert_cache = {.share = share};
+    const std::unique_ptr<Engine> engine = load(context, streamed);
+    ASSERT_NE(engine, nullptr);
+    EXPECT_TRUE(same_bits(all_logits(*engine, 64), resident)) << share;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Numerics, Determinism,
+    testing::Values(Numerics{NumericProfile::kExact, DeltaForm::kRecurrent},
+                    Numerics{NumericProfile::kFast, DeltaForm::kRecurrent},
+                    Numerics{NumericProfile::kExact, DeltaForm::kChunked},
+                    Numerics{NumericProfile::kFast, DeltaForm::kChunked},
+                    Numerics{NumericProfile::kExact, DeltaForm::kRecurrent, "tiny-glm52"},
+                    Numerics{NumericProfile::kFast, DeltaForm::kRecurrent, "tiny-glm52"}),
+    [](const testing::TestParamInfo<Numerics>& tested) {
+      std::string name = tested.param.fixture;
+      std::replace(name.begin(), name.end(), '-', '_');
+      return name + "_" + std::string(numeric_profile_name(tested.param.profile)) +
+             (tested.param.delta == DeltaForm::kChunked ? "_chunked" : "_recurrent");
+    });
 
 }  // namespace
 }  // namespace motley

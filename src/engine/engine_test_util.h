@@ -17,22 +17,23 @@
 
 namespace motley {
 
-inline std::string tiny_fixture() {
-  return std::string(MOTLEY_SOURCE_DIR) + "/tests/fixtures/tiny-qwen35";
+inline std::string tiny_fixture(const std::string& name = "tiny-qwen35") {
+  return std::string(MOTLEY_SOURCE_DIR) + "/tests/fixtures/" + name;
 }
 
-inline std::unique_ptr<Engine> load_tiny(OwnedContext& context, EngineOptions options) {
-  options.model = tiny_fixture();
+inline std::unique_ptr<Engine> load_tiny(OwnedContext& context, EngineOptions options,
+                                         const std::string& fixture = "tiny-qwen35") {
+  options.model = tiny_fixture(fixture);
   Result<std::unique_ptr<Engine>> engine = Engine::load(context.get(), std::move(options));
   EXPECT_TRUE(engine.is_ok()) << engine.status().message();
   return engine.is_ok() ? std::move(engine).value() : nullptr;
 }
 
-// Token ids that differ by seed, inside the fixture's vocabulary.
+// Token ids that differ by seed, inside every fixture's vocabulary.
 inline std::vector<int32_t> test_tokens(int64_t count, uint64_t seed) {
   std::vector<int32_t> tokens;
   for (int64_t i = 0; i < count; ++i) {
-    tokens.push_back(static_cast<int32_t>(uniform_at(seed, static_cast<uint64_t>(i)) * 512));
+    tokens.push_back(static_cast<int32_t>(uniform_at(seed, static_cast<uint64_t>(i)) * 128));
   }
   return tokens;
 }

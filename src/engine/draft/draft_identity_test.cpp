@@ -29,7 +29,7 @@ std::unique_ptr<Engine> load(OwnedContext& context, const std::string& model,
 
 // The checkpoints that this is shown on: those in the repository, and more where they are.
 std::vector<std::string> models() {
-  std::vector<std::string> found = {tiny_fixture()};
+  std::vector<std::string> found = {tiny_fixture(), tiny_fixture("tiny-glm52")};
   const char* more = std::getenv("MOTLEY_DRAFT_MODELS");  // separated by colons
   std::string list = std::string(MOTLEY_SOURCE_DIR) + "/models/pocket:" + (more ? more : "");
   for (size_t begin = 0; begin < list.size();) {
@@ -97,7 +97,7 @@ TEST_P(DraftIdentity, RandomDraftsChangeNothing) {
 TEST_P(DraftIdentity, StreamedIsResident) {
   DraftRun run{.request = {.max_new_tokens = std::max<int64_t>(token_count() / 4, 20)}};
   const DraftTestListener expected = plain({}, run);
-  run.options.replace_guess = oracle(expected.tokens, kPrompt, 0.3, 512);
+  run.options.replace_guess = oracle(expected.tokens, kPrompt, 0.3, 128);
   for (const int drafts : {0, 1, 3, 5}) {
     EngineOptions options = with_drafts({}, drafts);
     options.expert_cache = {.share = 0.5};
@@ -130,7 +130,7 @@ TEST_P(DraftIdentity, SampledIsTheSameForEveryNumber) {
       run.options.drafts = drafts;
       EXPECT_TRUE(same_output(generate(*engine, test_tokens(kPrompt, 8), run), expected)) << drafts;
       DraftRun knowing = run;
-      knowing.options.replace_guess = oracle(expected.tokens, kPrompt, 0.2, 512);
+      knowing.options.replace_guess = oracle(expected.tokens, kPrompt, 0.2, 128);
       const DraftTestListener actual = generate(*engine, test_tokens(kPrompt, 8), knowing);
       EXPECT_TRUE(same_output(actual, expected)) << drafts;
       EXPECT_GT(actual.stats.drafts.rate(0), 0.5);

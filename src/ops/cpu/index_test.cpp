@@ -84,10 +84,14 @@ TEST_P(CpuIndexTest, ScoresMatchTheReference) {
     // What is not a candidate stays as it was.
     TestTensor<float> scores(Shape{rows, keys + 1}, 2);
     TestTensor<double> expected(Shape{rows, keys + 1});
-    table_.index.scores(stream_, {q.view(), weights.view(), 0.7f, {&at, 1}, per_key, scores.view()});
-    reference_.index.scores(
-        stream_,
-        {to_double(q).view(), to_double(weights).view(), 0.7f, {&wide_at, 1}, per_key, expected.view()});
+    table_.index.scores(stream_,
+                        {q.view(), weights.view(), 0.7f, {&at, 1}, per_key, scores.view()});
+    reference_.index.scores(stream_, {to_double(q).view(),
+                                      to_double(weights).view(),
+                                      0.7f,
+                                      {&wide_at, 1},
+                                      per_key,
+                                      expected.view()});
     EXPECT_TRUE(all_near(scores, expected, 1e-4, 1e-5));
   }
 }
@@ -107,7 +111,8 @@ TEST_P(CpuIndexTest, ScoresDoNotDependOnBatchOrThreads) {
       const RowCacheSegment segment{
           {RowRole::kPrefill, static_cast<int32_t>(r), rows, {tokens - 50 + r}},
           cache.view(tokens - 50 + r + rows)};
-      table_.index.scores(stream, {q.view(), weights.view(), 1.0f, {&segment, 1}, 1, scores.view()});
+      table_.index.scores(stream,
+                          {q.view(), weights.view(), 1.0f, {&segment, 1}, 1, scores.view()});
     }
     return scores;
   };
