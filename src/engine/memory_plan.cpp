@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "experts/expert_layout.h"
+#include "model/blocks/indexer.h"
 
 namespace motley {
 namespace {
@@ -27,6 +28,23 @@ int64_t activation_bytes(const ModelSpec& spec, int experts_per_token, int64_t r
   const int64_t per_row =
       (2 * experts_per_token + 32 + spec.residual.streams) * int64_t{spec.hidden_size};
   return 4 * (rows * per_row + 4 * spec.vocab_size);
+}
+
+// Choices of keys, and the scores that they are made by.
+int64_t selection_bytes(const ModelSpec& spec, const MemoryUse& use) {
+  int64_t width = 0;
+  bool is_shared = false;
+  for (const LayerSpec& layer : spec.layers) {
+    const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer);
+    if (latent == nullptr) continue;
+    if (latent->keys == KeySource::kOwn) width = std::max<int64_t>(width, latent->indexer.width());
+    is_shared |= latent->keys == KeySource::kShared;
+  }
+  if (width == 0) return 0;
+  // One that later layers share is kept for a whole sweep.
+  const int64_t rows = is_shared ? std::min(use.tokens, MemoryNeeds::kSweepTokens) : use.rows;
+  const int64_t scores = std::max(Indexer::kMostScores, use.tokens);
+  return 4 * (rows * (width + 1) + scores);
 }
 
 std::string refusal(const MemoryNeeds& needs, int64_t budget, int64_t cache) {
@@ -81,7 +99,8 @@ MemoryNeeds memory_needs(const ModelSpec& spec, const Placement& placement,
   needs.state_bytes = layout.bytes_for(use.tokens);
   needs.activation_bytes = activation_bytes(spec, needs.experts_per_token, use.rows) +
                            4 * (spec.residual.streams + (use.drafts ? 2 : 0)) * spec.hidden_size *
-                               std::min(use.tokens, MemoryNeeds::kSweepTokens);
+                               std::min(use.tokens, MemoryNeeds::kSweepTokens) +
+                           selection_bytes(spec, use);
   needs.process_bytes = kProcessBytes + kBytesPerToken * spec.vocab_size;
   return needs;
 }

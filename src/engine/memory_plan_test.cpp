@@ -4,6 +4,7 @@
 
 #include "base/owned_context.h"
 #include "engine/engine_test_util.h"
+#include "model/blocks/indexer.h"
 
 namespace motley {
 namespace {
@@ -127,6 +128,28 @@ TEST(MemoryPlan, NeedsFollowFromTheModel) {
   EXPECT_GT(needs.dense_bytes, 0);
   EXPECT_LT(needs.dense_bytes,
             engine->model().placement.total().memory_bytes - needs.expert_bytes / 2);
+}
+
+TEST(MemoryPlan, ChoicesOfKeysCountAsActivations) {
+  OwnedContext context({.threads = 1, .pin = false});
+  const auto opened = open_model(context.get(), tiny_fixture("tiny-glm52"));
+  ASSERT_TRUE(opened.is_ok()) << opened.status().message();
+  const auto placement = place_model(*opened, {.stream_experts = true});
+  ASSERT_TRUE(placement.is_ok());
+  const StateLayout layout = make_state_layout(opened->spec, {});
+  const auto activations = [&](const ModelSpec& spec, int64_t tokens) {
+    return memory_needs(spec, *placement, layout, {.tokens = tokens, .rows = 64}).activation_bytes;
+  };
+  const ModelSpec& spec = opened->spec;
+  const int64_t top_k = std::get<LatentAttentionSpec>(spec.layers[0].mixer).indexer.top_k;
+  // A hidden row and, as a layer shares another's choice, that choice for every token of a sweep.
+  EXPECT_EQ(activations(spec, 2000) - activations(spec, 1000),
+            1000 * 4 * (spec.hidden_size + top_k + 1));
+  ModelSpec without = spec;
+  for (LayerSpec& layer : without.layers) {
+    std::get<LatentAttentionSpec>(layer.mixer).keys = KeySource::kEvery;
+  }
+  EXPECT_GT(activations(spec, 64) - activations(without, 64), 4 * Indexer::kMostScores);
 }
 
 }  // namespace

@@ -4,12 +4,6 @@
 #include <array>
 
 namespace motley {
-namespace {
-
-// Scores that are held at once: rows of a long prompt are scored in pieces.
-constexpr int64_t kMostScores = int64_t{1} << 22;
-
-}  // namespace
 
 std::vector<RowCacheSegment> row_caches(const Batch& batch, int layer, StateKind kind, int width) {
   std::vector<RowCacheSegment> caches;

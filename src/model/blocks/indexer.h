@@ -15,6 +15,10 @@ namespace motley {
 
 class Indexer {
  public:
+  // Scores that are held at once, or those of one row where it has more: rows of a long prompt are
+  // scored in pieces.
+  static constexpr int64_t kMostScores = int64_t{1} << 22;
+
   Indexer(const IndexerSpec& spec, const LoadedWeights& weights, int layer);
 
   int width() const { return spec_.width(); }
