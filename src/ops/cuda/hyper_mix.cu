@@ -1,9 +1,9 @@
 // The coefficients of hyper-connections and the mix of the streams; contract in
 // ops/hyper_connection.h.
 //
-// A row's dots with the weights are cut into slices of kSlice columns, each summed by one thread
-// block and all of them in order by another kernel: few rows still fill the device, and a row's
-// sums do not depend on the others (R5).
+// A row's dots with the weights are cut into slices of kSlice columns, each summed by one warp and
+// all of them in order by another kernel: few rows still spread over the device, and a row's sums
+// do not depend on the others (R5).
 #include "ops/cuda/cuda_stream.h"
 #include "ops/cuda/device_math.cuh"
 #include "ops/cuda/hyper_kernels.h"
@@ -13,11 +13,11 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kSlice = 4 * kThreads;
-constexpr int kRows = 4;     // whose dots a thread block makes at a time,
-constexpr int kOutputs = 8;  // for so many coefficients: a sum for every lane
+constexpr int kSlice = 512;
+constexpr int kRows = 4;      // whose dots a warp makes at a time,
+constexpr int kOutputs = 24;  // for so many coefficients: all of four streams
+constexpr int kDots = kRows * kOutputs;
 constexpr int kMostOutputs = kMostStreams * (2 + kMostStreams);
-constexpr int64_t kManyRows = 512;
 
 struct MixCall {
   ConstRows streams;
@@ -32,7 +32,6 @@ struct MixCall {
   int outputs;
   int dim;  // streams * hidden
   int hidden;
-  int rounds;  // groups of kRows rows to a thread block
   HyperParams params;
 };
 
@@ -49,97 +48,96 @@ __device__ float dot_four(const float4& a, const float4& b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
 }
 
-// A lane keeps one half of its first 2 kHalf values and gives away the other.
-template <int kHalf>
-__device__ void halve_sums(float (&values)[32]) {
-  const bool upper = (threadIdx.x & kHalf) != 0;
+// A lane keeps one half of its first 2 kHalf values, that of its bit kLane, and gives the other
+// away.
+template <int kHalf, int kLane>
+__device__ void halve_sums(float (&values)[kDots]) {
+  const bool upper = (threadIdx.x & kLane) != 0;
 #pragma unroll
   for (int i = 0; i < kHalf; ++i) {
     const float kept = upper ? values[kHalf + i] : values[i];
     const float given = upper ? values[i] : values[kHalf + i];
-    values[i] = kept + __shfl_xor_sync(kFullWarp, given, kHalf);
+    values[i] = kept + __shfl_xor_sync(kFullWarp, given, kLane);
   }
 }
 
-// Sums of 32 values over the warp: lane i gets the one of value i. One exchange per value, where a
-// sum of each would take five.
-__device__ float spread_sums(float (&values)[32]) {
-  halve_sums<16>(values);
-  halve_sums<8>(values);
-  halve_sums<4>(values);
-  halve_sums<2>(values);
-  halve_sums<1>(values);
-  return values[0];
+// Sums of the values over the warp: lane i gets those of values 3 i, 3 i + 1, 3 i + 2. One exchange
+// per value, where a sum of each would take five.
+__device__ void spread_sums(float (&values)[kDots]) {
+  static_assert(kDots == 96);
+  halve_sums<48, 16>(values);
+  halve_sums<24, 8>(values);
+  halve_sums<12, 4>(values);
+  halve_sums<6, 2>(values);
+  halve_sums<3, 1>(values);
 }
 
-// The slice's sums of kRows rows: [warp][output group * 32 + row * kOutputs + output].
-struct Partial {
-  float dots[kWarps][kRows * kMostOutputs];
-  float squares[kWarps][kRows];
-};
-
+// The dots of kRows rows with kOutputs coefficients' weights over a slice, by one warp.
 template <bool kVector>
-__device__ void sum_slice(const MixCall& call, const float4 (&x)[kRows], int col,
-                          Partial& partial) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int warp = static_cast<int>(threadIdx.x) / 32;
+__device__ void sum_slice(const MixCall& call, int64_t first_row, int first_output,
+                          float (&dots)[kDots]) {
+  const int first = static_cast<int>(blockIdx.x) * kSlice + static_cast<int>(threadIdx.x) % 32 * 4;
+#pragma unroll
+  for (int i = 0; i < kDots; ++i) dots[i] = 0;
 #pragma unroll 1
-  for (int first = 0; first < call.outputs; first += kOutputs) {
-    float4 w[kOutputs];
-#pragma unroll
-    for (int o = 0; o < kOutputs; ++o) {
-      w[o] = load_four<kVector>(call.fn.row(min(first + o, call.outputs - 1)), col, call.dim);
-    }
-    float dots[kRows * kOutputs];
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int o = 0; o < kOutputs; ++o) dots[r * kOutputs + o] = dot_four(w[o], x[r], 0.0f);
-    }
-    partial.dots[warp][first * kRows + lane] = spread_sums(dots);
-  }
-#pragma unroll
-  for (int r = 0; r < kRows; ++r) {
-    const float square = warp_sum(dot_four(x[r], x[r], 0.0f));
-    if (lane == 0) partial.squares[warp][r] = square;
-  }
-}
-
-__device__ void store_slice(const MixCall& call, int64_t first_row, const Partial& partial) {
-  const int count = (call.outputs + 1) * kRows;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kThreads) {
-    const int output = i / kRows;
-    const int r = i % kRows;
-    const int at = output / kOutputs * 32 + r * kOutputs + output % kOutputs;
-    float sum = 0;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
-      sum += output == call.outputs ? partial.squares[w][r] : partial.dots[w][at];
-    }
-    if (first_row + r >= call.rows) continue;
-    call.parts[((first_row + r) * call.slices + blockIdx.x) * (call.outputs + 1) + output] = sum;
-  }
-}
-
-// Grid: (slices, groups of rows).
-template <bool kVector>
-__global__ void __launch_bounds__(kThreads) dots_kernel(const __grid_constant__ MixCall call) {
-  __shared__ Partial partial;
-  const int col = static_cast<int>(blockIdx.x) * kSlice + 4 * static_cast<int>(threadIdx.x);
-#pragma unroll 1
-  for (int round = 0; round < call.rounds; ++round) {
-    const int64_t first_row = (int64_t{blockIdx.y} * call.rounds + round) * kRows;
-    if (first_row >= call.rows) break;
+  for (int col = first; col < first + kSlice; col += 128) {
     float4 x[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const int64_t row = first_row + r < call.rows ? first_row + r : call.rows - 1;
       x[r] = load_four<kVector>(call.streams.row(row), col, call.dim);
     }
-    sum_slice<kVector>(call, x, col, partial);
-    __syncthreads();
-    store_slice(call, first_row, partial);
-    __syncthreads();
+#pragma unroll
+    for (int o = 0; o < kOutputs; ++o) {
+      const int output = min(first_output + o, call.outputs - 1);
+      const float4 w = load_four<kVector>(call.fn.row(output), col, call.dim);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        dots[r * kOutputs + o] = dot_four(w, x[r], dots[r * kOutputs + o]);
+      }
+    }
+  }
+}
+
+template <bool kVector>
+__device__ void sum_squares(const MixCall& call, int64_t row, float* part) {
+  const int first = static_cast<int>(blockIdx.x) * kSlice + static_cast<int>(threadIdx.x) % 32 * 4;
+  float sum = 0;
+#pragma unroll
+  for (int i = 0; i < kSlice; i += 128) {
+    const float4 x = load_four<kVector>(call.streams.row(row), first + i, call.dim);
+    sum = dot_four(x, x, sum);
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x % 32 == 0) part[call.outputs] = sum;
+}
+
+// Grid: (slices, groups of kWarps * kRows rows).
+template <bool kVector>
+__global__ void __launch_bounds__(kThreads) dots_kernel(const __grid_constant__ MixCall call) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t first_row =
+      (int64_t{blockIdx.y} * kWarps + static_cast<int>(threadIdx.x) / 32) * kRows;
+  if (first_row >= call.rows) return;
+  const auto part_of = [&](int64_t row) {
+    return call.parts + (row * call.slices + blockIdx.x) * (call.outputs + 1);
+  };
+#pragma unroll 1
+  for (int first = 0; first < call.outputs; first += kOutputs) {
+    float dots[kDots];
+    sum_slice<kVector>(call, first_row, first, dots);
+    spread_sums(dots);
+#pragma unroll
+    for (int i = 0; i < kDots / 32; ++i) {
+      const int at = lane * (kDots / 32) + i;
+      const int64_t row = first_row + at / kOutputs;
+      const int output = first + at % kOutputs;
+      if (row < call.rows && output < call.outputs) part_of(row)[output] = dots[i];
+    }
+  }
+#pragma unroll 1
+  for (int64_t row = first_row; row < first_row + kRows && row < call.rows; ++row) {
+    sum_squares<kVector>(call, row, part_of(row));
   }
 }
 
@@ -204,7 +202,7 @@ __device__ void normalise_links(const HyperParams& params, float* c) {
 
 // x = sum_i pre_i R_i.
 template <bool kVector>
-__device__ void mix_streams(const MixCall& call, int64_t row, const float* pre) {
+__device__ void mix_streams(const MixCall& call, int64_t row, const float (&pre)[kMostStreams]) {
   const float* in = call.streams.row(row);
   float* out = call.x.row(row);
 #pragma unroll 2
@@ -265,8 +263,12 @@ __global__ void __launch_bounds__(kThreads) finish_kernel(const __grid_constant_
   __syncthreads();
   if (thread < call.outputs) sums[thread] = value;
   __syncthreads();
+  float pre[kMostStreams];
+#pragma unroll
+  for (int i = 0; i < kMostStreams; ++i) pre[i] = i < n ? sums[i] : 0.0f;
+  __syncthreads();
   if (thread < 32) normalise_links(call.params, sums + 2 * n);
-  mix_streams<kVector>(call, row, sums);
+  mix_streams<kVector>(call, row, pre);
   __syncthreads();
   if (thread < call.outputs) call.coefficients.row(row)[thread] = sums[thread];
 }
@@ -277,7 +279,7 @@ bool is_vector(const void* data, int64_t stride) {
 
 template <bool kVector>
 void launch(CudaStream& stream, const MixCall& call) {
-  const dim3 grid(static_cast<unsigned>(call.slices), grid_of(call.rows, call.rounds * kRows));
+  const dim3 grid(static_cast<unsigned>(call.slices), grid_of(call.rows, kWarps * kRows));
   dots_kernel<kVector><<<grid, kThreads, 0, stream.handle()>>>(call);
   finish_kernel<kVector><<<static_cast<unsigned>(call.rows), kThreads, 0, stream.handle()>>>(call);
   stream.check_launch("hyper.mix");
@@ -310,7 +312,6 @@ void hyper_mix(Stream& any, const ConstTensorView& streams, const HyperWeights& 
   call.dim = static_cast<int>(streams.cols());
   call.hidden = static_cast<int>(x.cols());
   call.slices = static_cast<int>(divide_up(call.dim, kSlice));
-  call.rounds = call.rows >= kManyRows ? 8 : 1;  // weights stay in the first cache for many rows
   call.params = params;
   call.parts =
       stream.scratch().allocate<float>(call.rows * call.slices * (int64_t{call.outputs} + 1));
