@@ -214,7 +214,7 @@ void bench_small_ops(Bench& bench, int64_t rows) {
     ops.convolution.causal_convolution(bench.stream(), u, taps, {&segment, 1}, v);
   });
   const TensorView logits = bench.tensor({rows, kExperts});
-  const Routing routing{bench.ints({rows, kChosen}), bench.tensor({rows, kChosen})};
+  const Routing routing{bench.ints({rows, kChosen}, {0}), bench.tensor({rows, kChosen})};
   bench.measure("route_softmax" + suffix, floats(rows * kExperts), 0, 8, [&](int) {
     ops.moe.route_softmax(bench.stream(), logits, {kChosen, true}, {}, routing);
   });
@@ -251,6 +251,7 @@ void run_benchmarks(Backend& backend, double matrix_flops_per_s, const std::stri
   for (const int32_t rows : {1, 16}) bench_channel_delta(bench, rows, false);
   bench_channel_delta(bench, 8192, true);
   for (const int64_t rows : {1, 8192}) bench_hyper(bench, rows);
+  bench_latent(bench);
   bench_small_ops(bench, 1);
   bench_small_ops(bench, 8192);
 }

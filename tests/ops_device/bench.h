@@ -23,7 +23,8 @@ class Bench {
   std::vector<WeightMatrix> weights(const WeightKind& kind, int64_t rows, int64_t cols,
                                     int64_t copies);
   TensorView tensor(const Shape& shape);
-  TensorView ints(const Shape& shape);
+  // `block` over and over.
+  TensorView ints(const Shape& shape, const std::vector<int32_t>& block);
   std::byte* random_bf16(int64_t elements);
   void release() { backend_.release_all(); }
 
@@ -48,5 +49,6 @@ class Bench {
 // Parts of run_benchmarks that other files hold.
 void bench_channel_delta(Bench& bench, int32_t rows, bool chunked);
 void bench_hyper(Bench& bench, int64_t rows);
+void bench_latent(Bench& bench);
 
 }  // namespace motley::ops_device

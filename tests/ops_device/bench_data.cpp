@@ -84,10 +84,10 @@ TensorView Bench::tensor(const Shape& shape) {
                    DType::kF32, shape, stream().space());
 }
 
-TensorView Bench::ints(const Shape& shape) {
-  const int32_t zero = 0;
-  const size_t bytes = static_cast<size_t>(shape.elements()) * sizeof(zero);
-  return make_view(repeat(&zero, sizeof(zero), bytes), DType::kI32, shape, stream().space());
+TensorView Bench::ints(const Shape& shape, const std::vector<int32_t>& block) {
+  const size_t bytes = static_cast<size_t>(shape.elements()) * sizeof(int32_t);
+  return make_view(repeat(block.data(), block.size() * sizeof(int32_t), bytes), DType::kI32, shape,
+                   stream().space());
 }
 
 std::byte* Bench::random_bf16(int64_t elements) {

@@ -39,6 +39,34 @@ void route_case(Harness& h, const MoeOps& ops) {
   h.end_case();
 }
 
+void route_sigmoid_case(Harness& h, const MoeOps& ops) {
+  const int64_t rows = h.random().integer(1, 40);
+  SigmoidRoutingParams params;
+  params.groups = static_cast<int>(h.random().pick({1, 1, 4, 8}));
+  params.kept_groups = static_cast<int>(h.random().integer(1, params.groups));
+  const int64_t experts = h.random().pick({64, 160, 256, 512});
+  params.experts_per_token = static_cast<int>(h.random().integer(1, 8));
+  params.normalise = h.random().integer(0, 1) == 1;
+  params.scale = 2.5f;
+  Twin logits = h.random_twin({rows, experts});
+  const Twin bias = h.random_twin({experts}, 0.1);
+  const std::vector<float> bias_f32(bias.values.begin(), bias.values.end());
+  const Shape shape{rows, params.experts_per_token};
+  std::vector<int32_t> ids(static_cast<size_t>(shape.elements()), -1);
+  std::vector<int32_t> forced(ids.size(), -1);
+  for (int i = 0; i < params.experts_per_token; ++i) forced[static_cast<size_t>(i)] = i;
+  Twin weights = h.output_twin(shape);
+  const Routing on_device{h.upload_ints(ids, shape), weights.device};
+  const Routing on_host{view_of(ids.data(), shape), weights.reference};
+  ops.route_sigmoid(h.device(), logits.device, bias.device, params, h.upload_ints(forced, shape),
+                    on_device);
+  h.reference().moe.route_sigmoid(h.host(), logits.reference, view_of(bias_f32.data(), {experts}),
+                                  params, view_of(forced.data(), shape), on_host);
+  h.check(weights, 4e-6);
+  h.check_true(h.fetch_ints(on_device.experts) == ids);
+  h.end_case();
+}
+
 struct ExpertSet {
   std::vector<TwinWeights> matrices;  // gate, up, down of each
   std::vector<ExpertWeights> device;
@@ -132,6 +160,8 @@ void run_moe_cases(Harness& h, int cases) {
   const OpTable exact = h.backend().table(NumericProfile::kExact);
   h.begin("route_softmax", "8-512 experts, ties");
   for (int i = 0; i < cases; ++i) route_case(h, exact.moe);
+  h.begin("route_sigmoid", "64-512 experts, groups");
+  for (int i = 0; i < cases; ++i) route_sigmoid_case(h, exact.moe);
   h.begin("combine", "1-10 slots");
   for (int i = 0; i < cases; ++i) combine_case(h, exact.moe);
   for (const NumericProfile profile : {NumericProfile::kExact, NumericProfile::kFast}) {

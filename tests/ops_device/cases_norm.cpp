@@ -63,6 +63,21 @@ void pointwise_case(Harness& h, const NormOps& ops) {
   h.end_case();
 }
 
+void rows_case(Harness& h, const NormOps& ops) {
+  const int64_t rows = h.random().integer(1, 30);
+  const int64_t dim = h.random().integer(1, 600);
+  Twin y = h.random_twin({rows, dim});
+  const Twin bias = h.random_twin({dim});
+  const std::vector<float> bias_f32(bias.values.begin(), bias.values.end());
+  const std::vector<int32_t> zeros = {0, static_cast<int32_t>(rows - 1)};
+  ops.add_bias(h.device(), bias.device, y.device);
+  ops.zero_rows(h.device(), zeros, y.device);
+  h.reference().norm.add_bias(h.host(), view_of(bias_f32.data(), {dim}), y.reference);
+  h.reference().norm.zero_rows(h.host(), zeros, y.reference);
+  h.check(y, kRelative);
+  h.end_case();
+}
+
 // Gates between other data of each head; what lies past the last gate is not there.
 void head_gate_case(Harness& h, const NormOps& ops) {
   const int64_t rows = h.random().integer(1, 30);
@@ -128,6 +143,8 @@ void run_norm_cases(Harness& h, int cases) {
   for (int i = 0; i < cases; ++i) pointwise_case(h, table.norm);
   h.begin("sigmoid by head", "1-30 x 1-8 heads");
   for (int i = 0; i < cases; ++i) head_gate_case(h, table.norm);
+  h.begin("add_bias, zero_rows", "1-30 x 1-600");
+  for (int i = 0; i < cases; ++i) rows_case(h, table.norm);
   h.begin("causal_convolution", "2-100 x 1-600, cut");
   for (int i = 0; i < cases; ++i) convolution_case(h, table.convolution);
 }

@@ -131,6 +131,8 @@ void run_attention_cases(Harness& harness, int cases);
 void run_moe_cases(Harness& harness, int cases);
 void run_delta_cases(Harness& harness, int cases);
 void run_channel_cases(Harness& harness, int cases);
+void run_latent_cases(Harness& harness, int cases);
+void run_index_cases(Harness& harness, int cases);
 void run_hyper_cases(Harness& harness, int cases);
 
 // Prints timings at the shapes of a 397B-A17B model; shares of the matrix rate if it is given. Only

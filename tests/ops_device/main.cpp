@@ -25,7 +25,7 @@ constexpr const char* kUsage =
     "usage: motley-ops-test [--backend cpu|cuda] [--only GROUP|GROUP..]\n"
     "                       [--cases N] [--seed S] [--bench] [--bench-only TEXT|TEXT..]\n"
     "                       [--matrix-tflops R] [--no-check]\n"
-    "groups: norm, linear, attention, moe, delta, channel, hyper\n";
+    "groups: norm, linear, attention, moe, delta, channel, hyper, latent, index\n";
 
 bool parse(int argc, char** argv, Options* options) {
   for (int i = 1; i < argc; ++i) {
@@ -64,7 +64,7 @@ bool run_checks(Harness& harness, const Options& options) {
   const std::pair<std::string_view, void (*)(Harness&, int)> groups[] = {
       {"norm", run_norm_cases},   {"linear", run_linear_cases}, {"attention", run_attention_cases},
       {"moe", run_moe_cases},     {"delta", run_delta_cases},   {"channel", run_channel_cases},
-      {"hyper", run_hyper_cases},
+      {"hyper", run_hyper_cases}, {"latent", run_latent_cases}, {"index", run_index_cases},
   };
   const std::string listed = "|" + options.only + "|";
   for (const auto& [name, run_cases] : groups) {

@@ -15,6 +15,8 @@ OpTable cuda_op_table(NumericProfile profile) {
   table.gated_delta = cuda::gated_delta_ops(profile);
   table.channel_delta = cuda::channel_delta_ops(profile);
   table.hyper = cuda::hyper_ops();
+  table.latent = cuda::latent_ops(profile);
+  table.index = cuda::index_ops();
   table.attention = cuda::attention_ops(profile);
   table.moe = cuda::moe_ops(profile);
   table.swiglu_limit = true;

@@ -12,6 +12,8 @@ ConvolutionOps convolution_ops();
 GatedDeltaOps gated_delta_ops(NumericProfile profile);
 ChannelDeltaOps channel_delta_ops(NumericProfile profile);
 HyperOps hyper_ops();
+LatentOps latent_ops(NumericProfile profile);
+IndexOps index_ops();
 AttentionOps attention_ops(NumericProfile profile);
 MoeOps moe_ops(NumericProfile profile);
 

@@ -244,9 +244,9 @@ void experts(Stream& any, const ConstTensorView& x, RowCounts counts, ExpertPara
 
 MoeOps moe_ops(NumericProfile profile) {
   if (profile == NumericProfile::kExact) {
-    return {route_softmax, experts<NumericProfile::kExact>, combine};
+    return {route_softmax, experts<NumericProfile::kExact>, combine, route_sigmoid};
   }
-  return {route_softmax, experts<NumericProfile::kFast>, combine};
+  return {route_softmax, experts<NumericProfile::kFast>, combine, route_sigmoid};
 }
 
 }  // namespace motley::cuda

@@ -18,6 +18,11 @@ struct Call {
   int expert_count;
   int chosen;
   bool normalise;
+  // Routing by sigmoids.
+  const float* bias;  // of the choice, or null
+  int groups;
+  int kept_groups;
+  float scale;
 };
 
 // Experts lane, lane + 32, .. of a row.
@@ -61,28 +66,56 @@ __device__ float partition_sum(const Call& call, const float* logits, float maxi
   return warp_sum(sum);
 }
 
-__device__ void choose(const Call& call, int64_t row, const float* logits, int* my_expert,
-                       float* maximum) {
+// The lane's expert of the `chosen` best (lane i the i-th), or of the forced ones.
+__device__ int choose(const Call& call, int64_t row, const LaneLogits& mine, float* maximum) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  LaneLogits mine;
   uint32_t taken = 0;
 #pragma unroll
   for (int i = 0; i < kMaxPerLane; ++i) {
-    const int expert = i * 32 + lane;
-    mine.value[i] = expert < call.expert_count ? logits[expert] : 0.0f;
-    if (expert >= call.expert_count) taken |= 1u << i;
+    if (i * 32 + lane >= call.expert_count) taken |= 1u << i;
   }
+  int my_expert = INT32_MAX;
   const int per_lane = (call.expert_count + 31) / 32;
   for (int slot = 0; slot < call.chosen; ++slot) {
     float score = 0;
     const int expert = best_expert(mine, per_lane, taken, &score);
     if (slot == 0) *maximum = score;
     if (expert % 32 == lane) taken |= 1u << (expert / 32);
-    if (slot == lane) *my_expert = expert;
+    if (slot == lane) my_expert = expert;
   }
   if (call.forced.data != nullptr && call.forced.row(row)[0] >= 0 && lane < call.chosen) {
-    *my_expert = call.forced.row(row)[lane];
+    my_expert = call.forced.row(row)[lane];
   }
+  return my_expert;
+}
+
+__device__ LaneLogits load_logits(const Call& call, const float* logits) {
+  LaneLogits mine;
+#pragma unroll
+  for (int i = 0; i < kMaxPerLane; ++i) {
+    const int expert = i * 32 + static_cast<int>(threadIdx.x) % 32;
+    mine.value[i] = expert < call.expert_count ? logits[expert] : 0.0f;
+  }
+  return mine;
+}
+
+// How many of the chosen experts come before this lane's.
+__device__ int rank_of(const Call& call, int expert) {
+  int rank = 0;
+  for (int other = 0; other < call.chosen; ++other) {
+    if (__shfl_sync(kFullWarp, expert, other) < expert) ++rank;
+  }
+  return rank;
+}
+
+// Sum of the chosen experts' weights, in ascending order of expert.
+__device__ float ordered_sum(const Call& call, bool mine, int rank, float weight) {
+  float total = 0;
+  for (int slot = 0; slot < call.chosen; ++slot) {
+    const unsigned holder = __ballot_sync(kFullWarp, mine && rank == slot);
+    total += __shfl_sync(kFullWarp, weight, __ffs(static_cast<int>(holder)) - 1);
+  }
+  return total;
 }
 
 // One warp per row; lane i < chosen holds one chosen expert.
@@ -91,27 +124,75 @@ __global__ void __launch_bounds__(32 * kWarps) route_kernel(Call call) {
   if (row >= call.rows) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const float* logits = call.logits.row(row);
-  int expert = INT32_MAX;
   float maximum = 0;
-  choose(call, row, logits, &expert, &maximum);
-  int rank = 0;
-  for (int other = 0; other < call.chosen; ++other) {
-    if (__shfl_sync(kFullWarp, expert, other) < expert) ++rank;
-  }
+  const int expert = choose(call, row, load_logits(call, logits), &maximum);
+  const int rank = rank_of(call, expert);
   const bool mine = lane < call.chosen;
   const float weight = mine ? expf(logits[expert] - maximum) : 0.0f;
-  float total = 0;
-  if (call.normalise) {
-    for (int slot = 0; slot < call.chosen; ++slot) {  // in ascending order of expert
-      const unsigned holder = __ballot_sync(kFullWarp, mine && rank == slot);
-      total += __shfl_sync(kFullWarp, weight, __ffs(static_cast<int>(holder)) - 1);
-    }
-  } else {
-    total = partition_sum(call, logits, maximum);
-  }
+  const float total =
+      call.normalise ? ordered_sum(call, mine, rank, weight) : partition_sum(call, logits, maximum);
   if (!mine) return;
   call.experts.row(row)[rank] = expert;
   call.weights.row(row)[rank] = weight / total;
+}
+
+// Bit g of the result: group g is kept. choice: of all experts, in shared memory.
+__device__ uint32_t keep_groups(const Call& call, const float* choice) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int size = call.expert_count / call.groups;
+  float best = -INFINITY;
+  float second = -INFINITY;
+  for (int i = 0; i < size && lane < call.groups; ++i) {
+    const float value = choice[lane * size + i];
+    second = fmaxf(second, fminf(best, value));
+    best = fmaxf(best, value);
+  }
+  const float score = size == 1 ? best : best + second;
+  int rank = 0;
+  for (int other = 0; other < call.groups; ++other) {
+    const float theirs = __shfl_sync(kFullWarp, score, other);
+    if (theirs > score || (theirs == score && other < lane)) ++rank;
+  }
+  return __ballot_sync(kFullWarp, lane < call.groups && rank < call.kept_groups);
+}
+
+// One warp per row, as route_kernel.
+__global__ void __launch_bounds__(32 * kWarps)
+    route_sigmoid_kernel(const __grid_constant__ Call call) {
+  __shared__ float choices[kWarps][32 * kMaxPerLane];
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+  if (row >= call.rows) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const float* logits = call.logits.row(row);
+  LaneLogits choice = load_logits(call, logits);
+  float* shared = choices[threadIdx.x / 32];
+#pragma unroll
+  for (int i = 0; i < kMaxPerLane; ++i) {
+    const int expert = i * 32 + lane;
+    if (expert >= call.expert_count) break;
+    choice.value[i] = sigmoid(choice.value[i]) + (call.bias != nullptr ? call.bias[expert] : 0.0f);
+    shared[expert] = choice.value[i];
+  }
+  if (call.groups > 1) {
+    __syncwarp();
+    const uint32_t kept = keep_groups(call, shared);
+    const int size = call.expert_count / call.groups;
+#pragma unroll
+    for (int i = 0; i < kMaxPerLane; ++i) {
+      const int expert = i * 32 + lane;
+      if (expert >= call.expert_count) break;
+      if ((kept >> (expert / size) & 1u) == 0) choice.value[i] = -INFINITY;
+    }
+  }
+  float unused = 0;
+  const int expert = choose(call, row, choice, &unused);
+  const int rank = rank_of(call, expert);
+  const bool mine = lane < call.chosen;
+  const float weight = mine ? sigmoid(logits[expert]) : 0.0f;
+  const float total = call.normalise ? ordered_sum(call, mine, rank, weight) + 1e-20f : 1.0f;
+  if (!mine) return;
+  call.experts.row(row)[rank] = expert;
+  call.weights.row(row)[rank] = weight / total * call.scale;
 }
 
 constexpr int kCombineThreads = 256;
@@ -130,16 +211,8 @@ __global__ void __launch_bounds__(kCombineThreads)
   y.row(row)[col] = sum;
 }
 
-}  // namespace
-
-void route_softmax(Stream& any, const ConstTensorView& logits, RoutingParams params,
-                   const ConstTensorView& forced, const Routing& routing) {
-  CudaStream& stream = cuda_stream(any);
-  if (logits.cols() > 32 * kMaxPerLane || params.experts_per_token > kMaxChosen) {
-    stream.note(cudaErrorNotSupported, "route_softmax: over 1024 experts or 32 per token");
-    return;
-  }
-  if (logits.rows() == 0) return;
+Call make_call(const ConstTensorView& logits, int chosen, const ConstTensorView& forced,
+               const Routing& routing) {
   Call call{};
   call.logits = rows_of(logits);
   call.forced = {reinterpret_cast<const int32_t*>(forced.data), forced.row_stride};
@@ -147,10 +220,45 @@ void route_softmax(Stream& any, const ConstTensorView& logits, RoutingParams par
   call.weights = rows_of(routing.weights);
   call.rows = logits.rows();
   call.expert_count = static_cast<int>(logits.cols());
-  call.chosen = params.experts_per_token;
+  call.chosen = chosen;
+  return call;
+}
+
+bool is_supported(CudaStream& stream, const Call& call) {
+  if (call.expert_count <= 32 * kMaxPerLane && call.chosen <= kMaxChosen && call.groups <= 32) {
+    return true;
+  }
+  stream.note(cudaErrorNotSupported, "routing: over 1024 experts, 32 per token or 32 groups");
+  return false;
+}
+
+}  // namespace
+
+void route_softmax(Stream& any, const ConstTensorView& logits, RoutingParams params,
+                   const ConstTensorView& forced, const Routing& routing) {
+  CudaStream& stream = cuda_stream(any);
+  Call call = make_call(logits, params.experts_per_token, forced, routing);
   call.normalise = params.normalise;
+  if (call.rows == 0 || !is_supported(stream, call)) return;
   route_kernel<<<grid_of(call.rows, kWarps), 32 * kWarps, 0, stream.handle()>>>(call);
   stream.check_launch("route_softmax");
+}
+
+void route_sigmoid(Stream& any, const ConstTensorView& logits, const ConstTensorView& bias,
+                   SigmoidRoutingParams params, const ConstTensorView& forced,
+                   const Routing& routing) {
+  CudaStream& stream = cuda_stream(any);
+  Call call = make_call(logits, params.experts_per_token, forced, routing);
+  call.normalise = params.normalise;
+  call.bias = floats_of(bias);
+  call.groups = params.groups;
+  call.kept_groups = params.kept_groups;
+  call.scale = params.scale;
+  if (call.rows == 0 || !is_supported(stream, call)) return;
+  MOTLEY_CHECK(call.groups >= 1 && call.expert_count % call.groups == 0,
+               "groups must divide the experts");
+  route_sigmoid_kernel<<<grid_of(call.rows, kWarps), 32 * kWarps, 0, stream.handle()>>>(call);
+  stream.check_launch("route_sigmoid");
 }
 
 void combine(Stream& any, const ConstTensorView& pair_out, const Routing& routing,

@@ -183,10 +183,38 @@ void sigmoid_multiply(Stream& stream, const ConstTensorView& gate, const TensorV
   pointwise<Pointwise::kSigmoidMultiply>(stream, gate, {}, y, call);
 }
 
+void add_bias(Stream& stream, const ConstTensorView& bias, const TensorView& y) {
+  ConstTensorView every_row = bias;
+  every_row.shape = {y.rows(), y.cols()};
+  every_row.row_stride = 0;
+  pointwise<Pointwise::kAdd>(stream, every_row, {}, y, {});
+}
+
+// Grid: (blocks of columns, rows).
+__global__ void __launch_bounds__(kThreads) zero_rows_kernel(Rows y, const int32_t* rows, int dim) {
+  const int col = static_cast<int>(blockIdx.x) * kThreads + static_cast<int>(threadIdx.x);
+  if (col < dim) y.row(rows[blockIdx.y])[col] = 0;
+}
+
+void zero_rows(Stream& any, std::span<const int32_t> rows, const TensorView& y) {
+  if (rows.empty()) return;
+  CudaStream& stream = cuda_stream(any);
+  Arena::Scope scope(stream.scratch());
+  // The grid's second dimension is limited to 65535.
+  for (size_t begin = 0; begin < rows.size(); begin += 32768) {
+    const auto part =
+        rows.subspan(begin, rows.size() - begin < 32768 ? rows.size() - begin : 32768);
+    const dim3 grid(grid_of(y.cols(), kThreads), static_cast<unsigned>(part.size()));
+    zero_rows_kernel<<<grid, kThreads, 0, stream.handle()>>>(rows_of(y), stream.upload(part),
+                                                             static_cast<int>(y.cols()));
+  }
+  stream.check_launch("zero_rows");
+}
+
 }  // namespace
 
 NormOps norm_ops() {
-  return {rms_norm, gated_rms_norm, add, silu_multiply, sigmoid_multiply};
+  return {rms_norm, gated_rms_norm, add, silu_multiply, sigmoid_multiply, add_bias, zero_rows};
 }
 
 }  // namespace motley::cuda

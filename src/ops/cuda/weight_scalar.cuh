@@ -58,4 +58,28 @@ __device__ inline float weight_at(const ScalarWeights& w, int64_t row, int col) 
               load_scalar(w.biases + at, w.scale_dtype));
 }
 
+// Columns col .. col + 7, col a multiple of 8; zeros past the last one. The scale of an affine row
+// is read once, its groups being multiples of 32.
+__device__ inline void eight_weights(const ScalarWeights& w, int64_t row, int col,
+                                     float (&values)[8]) {
+  const bool words = w.format == WeightFormat::kMlxAffine && (w.bits == 4 || w.bits == 8) &&
+                     w.group_size % 8 == 0 && col + 8 <= w.cols;
+  if (!words) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) values[i] = col + i < w.cols ? weight_at(w, row, col + i) : 0.0f;
+    return;
+  }
+  const uint8_t* codes = w.codes + row * w.code_stride + col / 8 * w.bits;
+  const int64_t at =
+      row * w.scale_stride + col / w.group_size * (w.scale_dtype == DType::kF32 ? 4 : 2);
+  const float scale = load_scalar(w.scales + at, w.scale_dtype);
+  const float bias = load_scalar(w.biases + at, w.scale_dtype);
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const uint32_t byte = codes[w.bits == 4 ? i / 2 : i];
+    const uint32_t code = w.bits == 4 ? byte >> (i % 2 * 4) & 15u : byte;
+    values[i] = fmaf(scale, static_cast<float>(code), bias);
+  }
+}
+
 }  // namespace motley::cuda

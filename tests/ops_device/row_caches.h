@@ -1,0 +1,31 @@
+// Paged caches of plain rows that exist twice, for the cases of latent attention and of the
+// indexer.
+#pragma once
+
+#include <vector>
+
+#include "ops_device/harness.h"
+#include "tensor/row_cache.h"
+
+namespace motley::ops_device {
+
+struct TwinRowCache {
+  std::vector<std::vector<double>> storage;
+  std::vector<std::byte*> host;
+  std::vector<std::byte*> device;
+  RowCacheLayout layout;
+
+  RowCacheView host_view(const CacheShard& shard) const {
+    RowCacheLayout wide = layout;
+    wide.dtype = DType::kF64;
+    return {host, wide, shard, 0, MemorySpace::kHost};
+  }
+  RowCacheView device_view(const CacheShard& shard, MemorySpace space) const {
+    return {device, layout, shard, 0, space};
+  }
+};
+
+// `rows` rows of random contents, rounded to the format of the cache.
+TwinRowCache random_row_cache(Harness& h, const RowCacheLayout& layout, int64_t rows);
+
+}  // namespace motley::ops_device
