@@ -75,6 +75,38 @@ void recurrent_case(Harness& h, const OpTable& table) {
   h.end_case();
 }
 
+// As for the other delta rule (cases_delta.cpp).
+void rollback_case(Harness& h, const OpTable& table) {
+  const auto rows = static_cast<int32_t>(h.random().integer(1, 9));
+  const auto kept = static_cast<int32_t>(h.random().integer(0, rows));
+  const ChannelDeltaShape shape = random_shape(h);
+  Inputs in = random_inputs(h, rows, shape);
+  const Twin out = h.output_twin({rows, shape.value_dim()});
+  const Twin tentative = h.output_twin({rows, shape.value_dim()});
+  const Twin state = h.random_twin({shape.heads, shape.key_head_dim, shape.value_head_dim}, 0.3);
+  const std::vector<float> before = h.fetch(state.device);
+  const DeltaRing ring{h.output_twin({rows, shape.key_dim()}).device,
+                       h.output_twin({rows, shape.value_dim()}).device,
+                       h.output_twin({rows, shape.key_dim()}).device};
+  ChannelDeltaSegment segment{{RowRole::kDecode, 0, rows, {}}, state.device, {}, ring};
+  in.device.segments = {&segment, 1};
+  in.device.out = tentative.device;
+  table.channel_delta.recurrent(h.device(), in.device);
+  h.check_true(h.fetch(state.device) == before);
+  segment.rows.rows = kept;
+  table.channel_delta.commit(h.device(), shape, segment);
+  const std::vector<float> taken = h.fetch(state.device);
+  h.backend().upload(state.device.data, before.data(), before.size() * sizeof(float));
+  in.device.out = out.device;
+  segment = {{RowRole::kDecode, 0, kept, {}}, state.device, {}, {}};
+  table.channel_delta.recurrent(h.device(), in.device);
+  h.check_true(h.fetch(state.device) == taken);
+  segment = {{RowRole::kDecode, kept, rows - kept, {kept}}, state.device, {}, {}};
+  table.channel_delta.recurrent(h.device(), in.device);
+  h.check_true(h.fetch(out.device) == h.fetch(tentative.device));
+  h.end_case();
+}
+
 // Rows [0, cuts[0]) token by token, then chunks that end at the other cuts, then the carry.
 void run_chunked(Harness& h, const OpTable& table, Inputs& in, const Twin& out, const Twin& state,
                  const std::vector<int32_t>& cuts) {
@@ -133,6 +165,8 @@ void run_channel_cases(Harness& h, int cases) {
   const OpTable fast = h.backend().table(NumericProfile::kFast);
   h.begin("channel_delta recurrent", "1-20 rows, row by row");
   for (int i = 0; i < cases; ++i) recurrent_case(h, exact);
+  h.begin("channel_delta rollback", "1-9 rows");
+  for (int i = 0; i < cases; ++i) rollback_case(h, exact);
   h.begin("channel_delta chunked exact", "2-300 rows, cut");
   for (int i = 0; i < cases; ++i) chunked_case(h, exact, 4e-5);
   h.begin("channel_delta chunked fast", "2-300 rows, cut");

@@ -83,6 +83,41 @@ void recurrent_case(Harness& h, const OpTable& table) {
   h.end_case();
 }
 
+// Tentative rows give the outputs of ordinary ones and leave the state alone; taking some of them
+// leaves the state that as many ordinary ones would have left. The same bits in all.
+void rollback_case(Harness& h, const OpTable& table) {
+  const auto rows = static_cast<int32_t>(h.random().integer(1, 9));
+  const auto kept = static_cast<int32_t>(h.random().integer(0, rows));
+  const DeltaInputs in = random_inputs(h, rows, random_shape(h));
+  const GatedDeltaShape& shape = in.shape;
+  const Shape state_shape{shape.value_heads, shape.key_head_dim, shape.value_head_dim};
+  const Twin out = h.output_twin({rows, shape.value_dim()});
+  const Twin tentative = h.output_twin({rows, shape.value_dim()});
+  const Twin state = h.random_twin(state_shape, 0.3);
+  const std::vector<float> before = h.fetch(state.device);
+  const DeltaRing ring{h.output_twin({rows, shape.key_dim()}).device,
+                       h.output_twin({rows, shape.value_dim()}).device,
+                       h.output_twin({rows, shape.value_heads}).device};
+  GatedDeltaSegment segment{{RowRole::kDecode, 0, rows, {}}, state.device, {}, ring};
+  GatedDeltaArgs args = device_args(in, tentative);
+  args.segments = {&segment, 1};
+  table.gated_delta.recurrent(h.device(), args);
+  h.check_true(h.fetch(state.device) == before);
+  segment.rows.rows = kept;
+  table.gated_delta.commit(h.device(), shape, segment);
+  const std::vector<float> taken = h.fetch(state.device);
+  h.backend().upload(state.device.data, before.data(), before.size() * sizeof(float));
+  segment = {{RowRole::kDecode, 0, kept, {}}, state.device, {}, {}};
+  args = device_args(in, out);
+  args.segments = {&segment, 1};
+  table.gated_delta.recurrent(h.device(), args);
+  h.check_true(h.fetch(state.device) == taken);
+  segment = {{RowRole::kDecode, kept, rows - kept, {kept}}, state.device, {}, {}};
+  table.gated_delta.recurrent(h.device(), args);
+  h.check_true(h.fetch(out.device) == h.fetch(tentative.device));
+  h.end_case();
+}
+
 struct Carry {
   int32_t rows = 0;
   Twin keys;
@@ -157,7 +192,8 @@ void run_delta_cases(Harness& h, int cases) {
   const OpTable fast = h.backend().table(NumericProfile::kFast);
   h.begin("gated_delta recurrent", "1-20 rows, row by row");
   for (int i = 0; i < cases; ++i) recurrent_case(h, exact);
-  if (exact.gated_delta.chunked == nullptr) return;
+  h.begin("gated_delta rollback", "1-9 rows");
+  for (int i = 0; i < cases; ++i) rollback_case(h, exact);
   // Operands of two bfloat16 pieces lose 2^-17 each, four times on the way to an output.
   h.begin("gated_delta chunked exact", "2-300 rows, cut");
   for (int i = 0; i < cases; ++i) chunked_case(h, exact, 4e-5);

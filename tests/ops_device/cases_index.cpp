@@ -26,7 +26,7 @@ void scores_case(Harness& h, const IndexOps& ops, int64_t heads, int dim, DType 
   const int64_t tokens = h.random().pick({3, 100, 700}) + rows;
   const int pool = static_cast<int>(h.random().pick({1, 1, 4}));
   const RowCacheLayout layout{64 / pool, dim, dtype};
-  const TwinRowCache cache = random_row_cache(h, layout, tokens / pool + 1);
+  const TwinRowCache cache = random_row_cache(h, layout, {}, tokens / pool + 1);
   Twin q = h.random_twin({rows, heads, dim});
   Twin weights = h.random_twin({rows, heads});
   Twin scores = h.random_twin({rows, tokens / pool + 5});  // what is not written stays

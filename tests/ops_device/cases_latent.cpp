@@ -8,9 +8,12 @@
 
 namespace motley::ops_device {
 
-TwinRowCache random_row_cache(Harness& h, const RowCacheLayout& layout, int64_t rows) {
+TwinRowCache random_row_cache(Harness& h, const RowCacheLayout& layout, const CacheShard& shard,
+                              int64_t length) {
   TwinRowCache cache;
   cache.layout = layout;
+  cache.length = length;
+  const int64_t rows = shard.tokens_below(length);
   const auto elements =
       static_cast<size_t>(layout.rows_per_page) * static_cast<size_t>(layout.width);
   const bool half = layout.dtype == DType::kBf16;
@@ -143,7 +146,7 @@ void attend_case(Harness& h, const LatentOps& ops, const LatentShape& shape, Row
   const int shards = static_cast<int>(h.random().pick({1, 1, 2}));
   const CacheShard shard{static_cast<int>(h.random().integer(0, shards - 1)), shards, 4};
   const RowCacheLayout layout{rows_per_page, width, shape.dtype};
-  const TwinRowCache cache = random_row_cache(h, layout, shard.tokens_below(tokens));
+  const TwinRowCache cache = random_row_cache(h, layout, shard, tokens);
   Twin q = h.random_twin({rows, shape.heads, width});
   Twin out = h.output_twin({rows, shape.heads, shape.rank});
   Twin lse = h.output_twin({rows, shape.heads});
@@ -188,7 +191,7 @@ void row_write_case(Harness& h, const LatentOps& ops) {
   const int64_t first = h.random().integer(0, 50);
   const RowCacheLayout layout{static_cast<int>(h.random().pick({8, 64})), width, dtype};
   const CacheShard shard{1, 2, 2};
-  const TwinRowCache cache = random_row_cache(h, layout, shard.tokens_below(first + rows) + 1);
+  const TwinRowCache cache = random_row_cache(h, layout, shard, first + rows);
   const Twin x = h.random_twin({rows, width});
   const RowCacheSegment segment{{RowRole::kPrefill, 0, rows, {first}},
                                 cache.device_view(shard, h.device().space())};

@@ -131,6 +131,35 @@ void convolution_case(Harness& h, const ConvolutionOps& ops) {
   h.end_case();
 }
 
+// Tentative rows leave the window alone; taking some of them leaves that of as many ordinary ones.
+void window_rollback_case(Harness& h, const ConvolutionOps& ops) {
+  const auto rows = static_cast<int32_t>(h.random().pick({1, 3, 9, 70}));
+  const auto kept = static_cast<int32_t>(h.random().integer(0, rows));
+  const int64_t channels = h.random().integer(1, 600);
+  const int64_t taps = h.random().pick({2, 4});
+  const Twin u = h.random_twin({rows, channels});
+  const Twin weight = h.random_twin({channels, taps});
+  const Twin window = h.random_twin({taps - 1, channels});
+  const std::vector<float> before = h.fetch(window.device);
+  const Twin tentative = h.output_twin({rows, channels});
+  const Twin y = h.output_twin({rows, channels});
+  ConvolutionSegment segment{
+      {RowRole::kDecode, 0, rows, {}}, window.device, h.output_twin({rows, channels}).device};
+  ops.causal_convolution(h.device(), u.device, weight.device, {&segment, 1}, tentative.device);
+  h.check_true(h.fetch(window.device) == before);
+  segment.rows.rows = kept;
+  ops.commit(h.device(), segment);
+  const std::vector<float> taken = h.fetch(window.device);
+  h.backend().upload(window.device.data, before.data(), before.size() * sizeof(float));
+  segment = {{RowRole::kDecode, 0, kept, {}}, window.device, {}};
+  ops.causal_convolution(h.device(), u.device, weight.device, {&segment, 1}, y.device);
+  h.check_true(h.fetch(window.device) == taken);
+  segment = {{RowRole::kDecode, kept, rows - kept, {kept}}, window.device, {}};
+  ops.causal_convolution(h.device(), u.device, weight.device, {&segment, 1}, y.device);
+  h.check_true(h.fetch(y.device) == h.fetch(tentative.device));
+  h.end_case();
+}
+
 }  // namespace
 
 void run_norm_cases(Harness& h, int cases) {
@@ -145,6 +174,8 @@ void run_norm_cases(Harness& h, int cases) {
   for (int i = 0; i < cases; ++i) head_gate_case(h, table.norm);
   h.begin("add_bias, zero_rows", "1-30 x 1-600");
   for (int i = 0; i < cases; ++i) rows_case(h, table.norm);
+  h.begin("convolution rollback", "1-70 x 1-600");
+  for (int i = 0; i < cases; ++i) window_rollback_case(h, table.convolution);
   h.begin("causal_convolution", "2-100 x 1-600, cut");
   for (int i = 0; i < cases; ++i) convolution_case(h, table.convolution);
 }

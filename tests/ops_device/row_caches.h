@@ -14,18 +14,20 @@ struct TwinRowCache {
   std::vector<std::byte*> host;
   std::vector<std::byte*> device;
   RowCacheLayout layout;
+  int64_t length = 0;  // rows of the sequence, all shards together
 
   RowCacheView host_view(const CacheShard& shard) const {
     RowCacheLayout wide = layout;
     wide.dtype = DType::kF64;
-    return {host, wide, shard, 0, MemorySpace::kHost};
+    return {host, wide, shard, length, MemorySpace::kHost};
   }
   RowCacheView device_view(const CacheShard& shard, MemorySpace space) const {
-    return {device, layout, shard, 0, space};
+    return {device, layout, shard, length, space};
   }
 };
 
-// `rows` rows of random contents, rounded to the format of the cache.
-TwinRowCache random_row_cache(Harness& h, const RowCacheLayout& layout, int64_t rows);
+// A shard's rows of a sequence of `length`, of random contents, rounded to the format of the cache.
+TwinRowCache random_row_cache(Harness& h, const RowCacheLayout& layout, const CacheShard& shard,
+                              int64_t length);
 
 }  // namespace motley::ops_device

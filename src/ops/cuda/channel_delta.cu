@@ -156,9 +156,9 @@ void chunked(Stream& any, const ChannelDeltaArgs& args) {
 
 ChannelDeltaOps channel_delta_ops(NumericProfile profile) {
   if (profile == NumericProfile::kExact) {
-    return {recurrent, chunked<NumericProfile::kExact>, flush_carry};
+    return {recurrent, chunked<NumericProfile::kExact>, flush_carry, channel_delta_commit};
   }
-  return {recurrent, chunked<NumericProfile::kFast>, flush_carry};
+  return {recurrent, chunked<NumericProfile::kFast>, flush_carry, channel_delta_commit};
 }
 
 }  // namespace motley::cuda

@@ -18,5 +18,7 @@ __device__ inline float channel_factor(float a, float rate, float lower_bound) {
 
 // The token-by-token form (delta_recurrent.cu).
 void channel_delta_recurrent(Stream& stream, const ChannelDeltaArgs& args);
+void channel_delta_commit(Stream& stream, const ChannelDeltaShape& shape,
+                          const ChannelDeltaSegment& segment);
 
 }  // namespace motley::cuda

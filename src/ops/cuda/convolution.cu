@@ -15,6 +15,7 @@ struct Segment {
   int32_t first_row;
   int32_t rows;
   Rows window;
+  Rows ring;  // data set: the rows are tentative, their inputs are kept and the window is only read
 };
 
 struct Call {
@@ -55,8 +56,10 @@ __global__ void __launch_bounds__(kThreads) convolution_kernel(Call call) {
 #pragma unroll
     for (int j = 0; j < kTaps; ++j) sum = fmaf(weight[j], recent[j], sum);
     call.y.row(segment.first_row + row)[c] = silu(sum);
+    if (segment.ring.data != nullptr) segment.ring.row(row)[c] = recent[kTaps - 1];
   }
   if constexpr (kUpdate) {
+    if (segment.ring.data != nullptr) return;
 #pragma unroll
     for (int j = 0; j + 1 < kTaps; ++j) segment.window.row(j)[c] = recent[j + 1];
   }
@@ -67,7 +70,7 @@ template <int kTaps>
 __global__ void __launch_bounds__(kThreads) window_kernel(Call call) {
   const Segment segment = call.segments[blockIdx.z];
   const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (c >= call.channels) return;
+  if (c >= call.channels || segment.ring.data != nullptr) return;
   float last[kTaps];
 #pragma unroll
   for (int j = 0; j + 1 < kTaps; ++j) {
@@ -75,6 +78,24 @@ __global__ void __launch_bounds__(kThreads) window_kernel(Call call) {
   }
 #pragma unroll
   for (int j = 0; j + 1 < kTaps; ++j) segment.window.row(j)[c] = last[j];
+}
+
+// The last of the window's rows and then `rows` of the ring become the window.
+__global__ void __launch_bounds__(kThreads)
+    commit_kernel(Rows window, ConstRows ring, int window_rows, int rows, int channels) {
+  const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
+  if (c >= channels) return;
+  float last[kMaxTaps];
+#pragma unroll
+  for (int j = 0; j < kMaxTaps; ++j) {
+    if (j >= window_rows) break;
+    const int from = rows + j;
+    last[j] = from < window_rows ? window.row(from)[c] : ring.row(from - window_rows)[c];
+  }
+#pragma unroll
+  for (int j = 0; j < kMaxTaps; ++j) {
+    if (j < window_rows) window.row(j)[c] = last[j];
+  }
 }
 
 template <int kTaps>
@@ -121,7 +142,8 @@ void causal_convolution(Stream& any, const ConstTensorView& u, const ConstTensor
   int64_t max_rows = 0;
   for (const ConvolutionSegment& segment : segments) {
     if (segment.rows.rows == 0) continue;
-    items.push_back({segment.rows.first_row, segment.rows.rows, rows_of(segment.window)});
+    items.push_back({segment.rows.first_row, segment.rows.rows, rows_of(segment.window),
+                     rows_of(segment.ring)});
     max_rows = segment.rows.rows > max_rows ? segment.rows.rows : max_rows;
   }
   if (items.empty()) return;
@@ -136,10 +158,25 @@ void causal_convolution(Stream& any, const ConstTensorView& u, const ConstTensor
   stream.check_launch("causal_convolution");
 }
 
+void commit(Stream& any, const ConvolutionSegment& segment) {
+  if (segment.rows.rows == 0 || segment.window.rows() == 0) return;
+  CudaStream& stream = cuda_stream(any);
+  const auto window_rows = static_cast<int>(segment.window.rows());
+  if (window_rows > kMaxTaps) {
+    stream.note(cudaErrorNotSupported, "convolution.commit with more than 9 taps");
+    return;
+  }
+  const auto channels = static_cast<int>(segment.window.cols());
+  commit_kernel<<<grid_of(channels, kThreads), kThreads, 0, stream.handle()>>>(
+      rows_of(segment.window), rows_of(static_cast<ConstTensorView>(segment.ring)), window_rows,
+      segment.rows.rows, channels);
+  stream.check_launch("convolution.commit");
+}
+
 }  // namespace
 
 ConvolutionOps convolution_ops() {
-  return {causal_convolution};
+  return {causal_convolution, commit};
 }
 
 }  // namespace motley::cuda

@@ -91,6 +91,7 @@ CudaStream::~CudaStream() {
 
 void CudaStream::synchronize() {
   note(cudaStreamSynchronize(stream_), "synchronize");
+  ring_used_ = 0;  // what was uploaded has been used; a graph is captured with all of the ring
 }
 
 void CudaStream::note(cudaError_t error, const char* what) {
@@ -111,7 +112,6 @@ CudaStream::UploadPlace CudaStream::reserve_upload(size_t bytes) {
   }
   if (ring_used_ + rounded > kRingBytes) {
     synchronize();  // once per 8 MiB of uploads
-    ring_used_ = 0;
   }
   const UploadPlace place{ring_host_ + ring_used_, ring_device_ + ring_used_};
   ring_used_ += rounded;

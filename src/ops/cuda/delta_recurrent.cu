@@ -13,10 +13,19 @@ constexpr int kWarps = 4;     // parts that the key dimension is cut into
 constexpr int kColumns = 32;  // columns of S per block, one per lane
 constexpr int kMaxKeyDim = 256;
 
+// What tentative rows leave instead of a state; data null: they are not.
+struct Ring {
+  Rows keys;
+  Rows updates;
+  Rows factors;
+  __device__ bool is_set() const { return keys.data != nullptr; }
+};
+
 struct Segment {
   int32_t first_row;
   int32_t rows;
   float* state;  // [value_heads, key_head_dim, value_head_dim]
+  Ring ring;
 };
 
 struct Call {
@@ -76,6 +85,38 @@ __device__ float column_sum(float value, float (&partial)[kWarps][kColumns]) {
   return total;
 }
 
+// The thread's part of a column; zeros beyond the state.
+template <int kRows>
+__device__ void load_state(const Call& call, const float* state, bool active, int base,
+                           float (&s)[kRows]) {
+#pragma unroll
+  for (int i = 0; i < kRows; ++i) {
+    const bool inside = active && base + i < call.shape.key_head_dim;
+    s[i] = inside ? state[int64_t{i} * call.shape.value_head_dim] : 0.0f;
+  }
+}
+
+// What one row leaves in the ring: the thread's update, and by the thread blocks of a head's first
+// columns its key and factors. Heads that share a key leave it to their first one.
+template <bool kByChannel>
+__device__ void keep_row(const Call& call, const Ring& ring, int row, const float* k,
+                         const float* factors, float decay, float update) {
+  const GatedDeltaShape& shape = call.shape;
+  const int head = static_cast<int>(blockIdx.y);
+  const int column = static_cast<int>(blockIdx.x * kColumns + threadIdx.x);
+  if (threadIdx.x < kColumns && column < shape.value_head_dim) {
+    ring.updates.row(row)[int64_t{head} * shape.value_head_dim + column] = update;
+  }
+  if (blockIdx.x != 0) return;
+  const int dim = shape.key_head_dim;
+  const int each = shape.value_heads / shape.key_heads;
+  for (int i = static_cast<int>(threadIdx.x); i < dim; i += 32 * kWarps) {
+    if (head % each == 0) ring.keys.row(row)[int64_t{head / each} * dim + i] = k[i];
+    if constexpr (kByChannel) ring.factors.row(row)[int64_t{head} * dim + i] = factors[i];
+  }
+  if (!kByChannel && threadIdx.x == 0) ring.factors.row(row)[head] = decay;
+}
+
 // Grid: (column blocks, value heads, segments). Each thread holds kRows elements of one column.
 // kByChannel: the rule of ops/channel_delta.h.
 template <int kRows, bool kByChannel>
@@ -96,11 +137,7 @@ __global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
   float* state =
       segment.state + (int64_t{head} * shape.key_head_dim + base) * shape.value_head_dim + column;
   float s[kRows];
-#pragma unroll
-  for (int i = 0; i < kRows; ++i) {
-    const bool inside = active && base + i < shape.key_head_dim;
-    s[i] = inside ? state[int64_t{i} * shape.value_head_dim] : 0.0f;
-  }
+  load_state(call, state, active, base, s);
   clear(q);
   clear(k);
   clear(factors);
@@ -130,6 +167,10 @@ __global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
       sum = fmaf(s[i], k_row[i], sum);
     }
     const float update = beta * (v - column_sum(sum, read_parts));
+    if (segment.ring.is_set()) {
+      keep_row<kByChannel>(call, segment.ring, t, k[t % 2], factors[kByChannel ? t % 2 : 0], decay,
+                           update);
+    }
     sum = 0;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
@@ -141,9 +182,32 @@ __global__ void __launch_bounds__(32 * kWarps) recurrent_kernel(Call call) {
       call.out.row(row)[int64_t{head} * shape.value_head_dim + column] = out;
     }
   }
+  if (segment.ring.is_set()) return;
 #pragma unroll
   for (int i = 0; i < kRows; ++i) {
     if (active && base + i < shape.key_head_dim) state[int64_t{i} * shape.value_head_dim] = s[i];
+  }
+}
+
+// The operations of the kernel above on the state, for the rows of a ring.
+// Grid: (keys, value heads).
+template <bool kByChannel>
+__global__ void __launch_bounds__(32 * kWarps)
+    commit_kernel(float* states, ConstRows keys, ConstRows updates, ConstRows factors, int rows,
+                  const __grid_constant__ GatedDeltaShape shape) {
+  const int key = static_cast<int>(blockIdx.x);
+  const int head = static_cast<int>(blockIdx.y);
+  const int dim = shape.key_head_dim;
+  const int key_head = head / (shape.value_heads / shape.key_heads);
+  float* state = states + (int64_t{head} * dim + key) * shape.value_head_dim;
+  for (int col = static_cast<int>(threadIdx.x); col < shape.value_head_dim; col += 32 * kWarps) {
+    float s = state[col];
+    for (int t = 0; t < rows; ++t) {
+      const float factor = factors.row(t)[kByChannel ? int64_t{head} * dim + key : int64_t{head}];
+      const float update = updates.row(t)[int64_t{head} * shape.value_head_dim + col];
+      s = fmaf(keys.row(t)[int64_t{key_head} * dim + key], update, __fmul_rn(s, factor));
+    }
+    state[col] = s;
   }
 }
 
@@ -173,8 +237,11 @@ Call make_call(CudaStream& stream, const Args& args, const GatedDeltaShape& shap
                std::vector<Segment>* segments) {
   for (const auto& segment : args.segments) {
     if (segment.rows.rows == 0) continue;
-    segments->push_back(
-        {segment.rows.first_row, segment.rows.rows, reinterpret_cast<float*>(segment.state.data)});
+    const DeltaRing& ring = segment.ring;
+    segments->push_back({segment.rows.first_row,
+                         segment.rows.rows,
+                         reinterpret_cast<float*>(segment.state.data),
+                         {rows_of(ring.keys), rows_of(ring.updates), rows_of(ring.factors)}});
   }
   Call call{};
   call.qkv = rows_of(args.qkv);
@@ -186,6 +253,19 @@ Call make_call(CudaStream& stream, const Args& args, const GatedDeltaShape& shap
   call.segments = stream.upload<Segment>(*segments);
   call.shape = shape;
   return call;
+}
+
+template <bool kByChannel, typename AnySegment>
+void commit(Stream& any, const GatedDeltaShape& shape, const AnySegment& segment, const char* op) {
+  if (segment.rows.rows == 0) return;
+  CudaStream& stream = cuda_stream(any);
+  const auto read = [](const TensorView& view) { return rows_of(ConstTensorView(view)); };
+  const dim3 grid(static_cast<unsigned>(shape.key_head_dim),
+                  static_cast<unsigned>(shape.value_heads));
+  commit_kernel<kByChannel><<<grid, 32 * kWarps, 0, stream.handle()>>>(
+      reinterpret_cast<float*>(segment.state.data), read(segment.ring.keys),
+      read(segment.ring.updates), read(segment.ring.factors), segment.rows.rows, shape);
+  stream.check_launch(op);
 }
 
 }  // namespace
@@ -205,6 +285,16 @@ void channel_delta_recurrent(Stream& any, const ChannelDeltaArgs& args) {
   Call call = make_call(stream, args, shape_as_gated(args.shape), &segments);
   call.lower_bound = args.gate == DecayGate::kBounded ? args.lower_bound : 0.0f;
   if (!segments.empty()) run<true>(stream, call, segments.size(), "channel_delta.recurrent");
+}
+
+void gated_delta_commit(Stream& any, const GatedDeltaShape& shape,
+                        const GatedDeltaSegment& segment) {
+  commit<false>(any, shape, segment, "gated_delta.commit");
+}
+
+void channel_delta_commit(Stream& any, const ChannelDeltaShape& shape,
+                          const ChannelDeltaSegment& segment) {
+  commit<true>(any, shape_as_gated(shape), segment, "channel_delta.commit");
 }
 
 }  // namespace motley::cuda

@@ -393,9 +393,10 @@ void chunked(Stream& any, const GatedDeltaArgs& args) {
 
 GatedDeltaOps gated_delta_ops(NumericProfile profile) {
   if (profile == NumericProfile::kExact) {
-    return {gated_delta_recurrent, chunked<NumericProfile::kExact>, flush_carry};
+    return {gated_delta_recurrent, chunked<NumericProfile::kExact>, flush_carry,
+            gated_delta_commit};
   }
-  return {gated_delta_recurrent, chunked<NumericProfile::kFast>, flush_carry};
+  return {gated_delta_recurrent, chunked<NumericProfile::kFast>, flush_carry, gated_delta_commit};
 }
 
 }  // namespace motley::cuda

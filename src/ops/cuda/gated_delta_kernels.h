@@ -6,5 +6,7 @@
 namespace motley::cuda {
 
 void gated_delta_recurrent(Stream& stream, const GatedDeltaArgs& args);
+void gated_delta_commit(Stream& stream, const GatedDeltaShape& shape,
+                        const GatedDeltaSegment& segment);
 
 }  // namespace motley::cuda
