@@ -46,6 +46,10 @@ Status check_complete(const OpTable& table, const OpNeeds& needs) {
     note_missing(table.hyper.spread, "hyper.spread", &missing);
     note_missing(table.hyper.mean, "hyper.mean", &missing);
   }
+  if (needs.index_pool) {
+    note_missing(table.index_pool.pool_keys, "pool_keys", &missing);
+    note_missing(table.index_pool.pool_tokens, "pool_tokens", &missing);
+  }
   if (needs.swiglu_limit) note_missing(table.swiglu_limit, "swiglu_limit", &missing);
   if (needs.latent) {
     note_missing(table.latent.rotate, "latent.rotate", &missing);

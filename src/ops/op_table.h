@@ -15,6 +15,7 @@
 #include "ops/gated_delta.h"
 #include "ops/hyper_connection.h"
 #include "ops/index.h"
+#include "ops/index_pool.h"
 #include "ops/latent_attention.h"
 #include "ops/linear.h"
 #include "ops/moe.h"
@@ -36,6 +37,7 @@ struct OpTable {
   GatedDeltaOps gated_delta;
   ChannelDeltaOps channel_delta;
   HyperOps hyper;
+  IndexPoolOps index_pool;
   AttentionOps attention;
   LatentOps latent;
   IndexOps index;
@@ -47,13 +49,14 @@ struct OpTable {
 struct OpNeeds {
   bool channel_delta = false;
   bool hyper = false;
+  bool index_pool = false;
   bool swiglu_limit = false;
   bool rollback = false;  // tentative rows and their commit: drafts are verified
   bool latent = false;    // with the ops of norm.h that only such models call
   bool index = false;
   bool sigmoid_routing = false;
 
-  static OpNeeds all() { return {true, true, true, true, true, true, true}; }
+  static OpNeeds all() { return {true, true, true, true, true, true, true, true}; }
 };
 
 // kUnsupported with the names of all missing ops: those that every model calls, and `needs`.

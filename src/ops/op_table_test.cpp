@@ -13,6 +13,7 @@ TEST(OpTable, MissingOpsAreNamed) {
   EXPECT_NE(status.message().find("backend empty lacks the ops linear, embed"), std::string::npos);
   EXPECT_NE(status.message().find("combine"), std::string::npos);
   EXPECT_NE(status.message().find("channel_delta.chunked"), std::string::npos);
+  EXPECT_NE(status.message().find("pool_keys"), std::string::npos);
   EXPECT_NE(status.message().find("swiglu_limit"), std::string::npos);
 }
 

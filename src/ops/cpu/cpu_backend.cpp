@@ -67,6 +67,7 @@ void fill_ops(OpTable* table) {
       Bound<cpu_channel_flush_carry, kernels>::call, Bound<cpu_channel_commit, kernels>::call};
   table->hyper = {Bound<cpu_hyper_mix, kernels>::call, Bound<cpu_hyper_merge, kernels>::call,
                   Bound<cpu_hyper_spread, kernels>::call, Bound<cpu_hyper_mean, kernels>::call};
+  table->index_pool = {Bound<cpu_pool_keys, kernels>::call, host_pool_tokens};
   table->swiglu_limit = true;
   table->attention = {Bound<cpu_head_norm_rotary, kernels>::call,
                       Bound<cpu_cache_write, kernels>::call, Bound<cpu_attend, kernels>::call,

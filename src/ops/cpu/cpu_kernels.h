@@ -190,6 +190,16 @@ struct IndexTask {
   float* scores = nullptr;  // [count]
 };
 
+// One pool of index keys: pointers to its tokens' rows, in order.
+struct IndexPoolTask {
+  const float* const* keys = nullptr;   // [pool] rows of [dim]
+  const float* const* gates = nullptr;  // [pool] rows of [dim]
+  const float* ape = nullptr;           // [pool, dim]
+  float* key = nullptr;                 // [dim]
+  int64_t pool = 0;
+  int64_t dim = 0;
+};
+
 struct CpuKernels {
   int64_t lanes = 1;
   int64_t delta_columns = 1;    // columns of the state that one recurrent task takes
@@ -246,6 +256,8 @@ struct CpuKernels {
   void (*hyper_merge)(const float* y, const float* post, const float* c, int64_t n, int64_t hidden,
                       float* streams) = nullptr;
   float (*mean_square)(const float* x, int64_t dim) = nullptr;
+
+  void (*index_pool)(const IndexPoolTask& task) = nullptr;
 
   // Pairs (i, i + half) of y turn by the angles whose cosines and sines are given, [half] each.
   void (*rotate)(const float* cosines, const float* sines, int64_t half, float* y) = nullptr;

@@ -15,6 +15,7 @@
 #include "ops/gated_delta.h"
 #include "ops/hyper_connection.h"
 #include "ops/index.h"
+#include "ops/index_pool.h"
 #include "ops/latent_attention.h"
 #include "ops/moe.h"
 #include "ops/norm.h"
@@ -67,6 +68,10 @@ void cpu_hyper_spread(const CpuKernels& kernels, Stream& stream, const ConstTens
                       const TensorView& streams);
 void cpu_hyper_mean(const CpuKernels& kernels, Stream& stream, const ConstTensorView& streams,
                     const TensorView& y);
+
+void cpu_pool_keys(const CpuKernels& kernels, Stream& stream, const ConstTensorView& k,
+                   const ConstTensorView& gate, const ConstTensorView& ape,
+                   std::span<const IndexPoolSegment> segments, const TensorView& keys);
 
 void cpu_head_norm_rotary(const CpuKernels& kernels, Stream& stream,
                           const HeadNormRotaryArgs& args);

@@ -11,6 +11,7 @@
 #include "ops/cpu/delta_block_inl.h"
 #include "ops/cpu/channel_delta_inl.h"
 #include "ops/cpu/hyper_connection_inl.h"
+#include "ops/cpu/index_pool_inl.h"
 #include "ops/cpu/attention_inl.h"
 #include "ops/cpu/index_inl.h"
 // clang-format on
@@ -51,6 +52,7 @@ constexpr CpuKernels make_kernels() {
   kernels.hyper_dots = hyper_dots;
   kernels.hyper_merge = hyper_merge;
   kernels.mean_square = mean_square;
+  kernels.index_pool = index_pool;
   kernels.rotate = rotate;
   kernels.to_bf16 = to_bf16;
   kernels.scale_padded = scale_padded;

@@ -14,6 +14,7 @@ OpTable reference_op_table() {
   table.gated_delta = reference_gated_delta_ops();
   table.channel_delta = reference_channel_delta_ops();
   table.hyper = reference_hyper_ops();
+  table.index_pool = reference_index_pool_ops();
   table.swiglu_limit = true;
   table.attention = reference_attention_ops();
   table.latent = reference_latent_ops();

@@ -14,6 +14,7 @@ ConvolutionOps reference_convolution_ops();
 GatedDeltaOps reference_gated_delta_ops();
 ChannelDeltaOps reference_channel_delta_ops();
 HyperOps reference_hyper_ops();
+IndexPoolOps reference_index_pool_ops();
 AttentionOps reference_attention_ops();
 LatentOps reference_latent_ops();
 IndexOps reference_index_ops();
