@@ -15,6 +15,7 @@ std::string latent_heads(const LatentAttentionSpec& latent) {
   if (latent.keys == KeySource::kOwn) {
     keys = fmt::format("{} keys by an indexer of {} heads of {}", latent.indexer.width(),
                        latent.indexer.heads, latent.indexer.head_dim);
+    if (latent.indexer.is_pooled()) keys += fmt::format(" over pools of {}", latent.indexer.pool);
   }
   return fmt::format("{} heads, latents of {}, rotary {}, {}", latent.heads, latent.kv_rank,
                      latent.rope_dim, keys);

@@ -129,7 +129,10 @@ INSTANTIATE_TEST_SUITE_P(
                     Numerics{NumericProfile::kExact, DeltaForm::kChunked},
                     Numerics{NumericProfile::kFast, DeltaForm::kChunked},
                     Numerics{NumericProfile::kExact, DeltaForm::kRecurrent, "tiny-glm52"},
-                    Numerics{NumericProfile::kFast, DeltaForm::kRecurrent, "tiny-glm52"}),
+                    Numerics{NumericProfile::kFast, DeltaForm::kRecurrent, "tiny-glm52"},
+                    Numerics{NumericProfile::kExact, DeltaForm::kRecurrent, "tiny-glm53"},
+                    Numerics{NumericProfile::kFast, DeltaForm::kRecurrent, "tiny-glm53"},
+                    Numerics{NumericProfile::kFast, DeltaForm::kChunked, "tiny-glm53"}),
     [](const testing::TestParamInfo<Numerics>& tested) {
       std::string name = tested.param.fixture;
       std::replace(name.begin(), name.end(), '-', '_');

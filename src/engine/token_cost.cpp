@@ -32,7 +32,7 @@ void visit_mixer(const MixerSpec& mixer, const Visitor& visit) {
          {latent->q_a_proj, latent->q_a_bias, latent->q_a_norm.weight, latent->q_b_proj,
           latent->kv_a_proj, latent->kv_a_bias, latent->kv_a_norm.weight, latent->kv_b_proj,
           latent->o_proj, latent->o_bias, indexer.q_proj, indexer.k_proj, indexer.weights_proj,
-          indexer.k_norm_weight, indexer.k_norm_bias}) {
+          indexer.k_norm_weight, indexer.k_norm_bias, indexer.pool_gate, indexer.pool_offset}) {
       visit(tensor, 1);
     }
     return;

@@ -115,6 +115,7 @@ void Layer::report_state(const BatchSegment& segment, StepObserver& observer) co
   if (const auto* latent = std::get_if<LatentAttentionBlock>(&mixer_)) {
     report(StateKind::kLatentRows);
     if (latent->has_indexer()) report(StateKind::kIndexKeys);
+    if (latent->has_pooled_indexer()) report(StateKind::kIndexRing);
   } else if (std::holds_alternative<GatedAttentionBlock>(mixer_)) {
     report(kv_kind_);
   } else {

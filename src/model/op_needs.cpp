@@ -8,6 +8,7 @@ void add_layer(const LayerSpec& layer, OpNeeds* needs) {
   if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer)) {
     needs->latent = true;
     needs->index |= latent->keys == KeySource::kOwn;
+    needs->index_pool |= latent->keys == KeySource::kOwn && latent->indexer.is_pooled();
   }
   needs->hyper |= layer.residual == ResidualKind::kStreams;
   const auto* moe = std::get_if<MoeSpec>(&layer.feed_forward);

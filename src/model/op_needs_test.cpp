@@ -28,6 +28,13 @@ TEST(OpNeeds, AreThoseOfLayersAndDrafts) {
   draft.layer.feed_forward = MoeSpec{.swiglu_limit = 10.0f};
   spec.drafts = {draft};
   EXPECT_TRUE(op_needs(spec).swiglu_limit);
+  EXPECT_FALSE(op_needs(spec).index_pool);
+
+  LatentAttentionSpec latent{.keys = KeySource::kOwn};
+  latent.indexer.pool = 4;
+  spec.drafts[0].layer.mixer = latent;
+  EXPECT_TRUE(op_needs(spec).index_pool);
+  EXPECT_TRUE(op_needs(spec).index);
 }
 
 }  // namespace

@@ -15,10 +15,9 @@ struct Family {
 };
 
 constexpr std::array kFamilies = {
-    Family{"qwen3_5_moe", build_qwen3_5_moe},
-    Family{"qwen3_5_moe_text", build_qwen3_5_moe},
-    Family{"qwen3_next", build_qwen3_next},
-    Family{"glm_moe_dsa", build_glm_moe_dsa},
+    Family{"qwen3_5_moe", build_qwen3_5_moe}, Family{"qwen3_5_moe_text", build_qwen3_5_moe},
+    Family{"qwen3_next", build_qwen3_next},   Family{"glm_moe_dsa", build_glm_moe_dsa},
+    Family{"glm5_next", build_glm5_next},     Family{"glm5_next_text", build_glm5_next},
 };
 
 // Holds nothing: what is to be written does not exist yet.

@@ -141,8 +141,16 @@ struct IndexerSpec {
   TensorHandle k_norm_bias;
   float k_norm_epsilon = 1e-6f;
 
+  // Scores whole pools of `pool` tokens, by one mixed key each (ops/index_pool.h), when pool > 0;
+  // top_k, a multiple of it, still counts tokens.
+  int pool = 0;
+  bool pool_tail = true;     // tokens of the open pool are seen too, whatever was chosen
+  TensorHandle pool_gate;    // [head_dim, hidden]
+  TensorHandle pool_offset;  // [pool, head_dim]: added to the gates of a pool's tokens
+
+  bool is_pooled() const { return pool > 0; }
   // Most keys that one row may see.
-  int width() const { return top_k; }
+  int width() const { return top_k + (is_pooled() && pool_tail ? pool - 1 : 0); }
 };
 
 enum class KeySource : uint8_t {

@@ -13,7 +13,27 @@ void add_kv(const GatedAttentionSpec& mixer, int layer, StateKind kind, DType dt
                              .shard_rule = ShardRule::kByToken});
 }
 
-void add_latents(const LatentAttentionSpec& mixer, int layer, DType dtype, StateLayout* layout) {
+// One key for each pool, and the tokens that may still have to be mixed into one.
+void add_pooled_index(const IndexerSpec& indexer, int layer, const StateFormat& format,
+                      StateLayout* layout) {
+  constexpr int64_t kPage = StateLayout::kTokensPerPage;
+  const int64_t page_bytes =
+      StateLayout::rows_per_page(indexer.pool) * indexer.head_dim * dtype_bytes(format.kv);
+  layout->entries.push_back({.layer = layer,
+                             .kind = StateKind::kIndexKeys,
+                             .dtype = format.kv,
+                             .bytes_per_token = (page_bytes + kPage - 1) / kPage});
+  constexpr int64_t kSpare = 8;  // kIndexRingSpare of ops/index_pool.h
+  const int64_t elements = (indexer.pool + kSpare) * 2 * indexer.head_dim;
+  layout->entries.push_back({.layer = layer,
+                             .kind = StateKind::kIndexRing,
+                             .dtype = format.recurrent,
+                             .fixed_bytes = elements * dtype_bytes(format.recurrent)});
+}
+
+void add_latents(const LatentAttentionSpec& mixer, int layer, const StateFormat& format,
+                 StateLayout* layout) {
+  const DType dtype = format.kv;
   const auto add = [&](StateKind kind, int64_t elements, ShardRule rule) {
     layout->entries.push_back({.layer = layer,
                                .kind = kind,
@@ -23,7 +43,9 @@ void add_latents(const LatentAttentionSpec& mixer, int layer, DType dtype, State
   };
   add(StateKind::kLatentRows, mixer.cache_width(), ShardRule::kByToken);
   // An indexer ranks all keys of a sequence against each other.
-  if (mixer.keys == KeySource::kOwn) {
+  if (mixer.keys == KeySource::kOwn && mixer.indexer.is_pooled()) {
+    add_pooled_index(mixer.indexer, layer, format, layout);
+  } else if (mixer.keys == KeySource::kOwn) {
     add(StateKind::kIndexKeys, mixer.indexer.head_dim, ShardRule::kReplicated);
   }
 }
@@ -87,7 +109,7 @@ void add_layer(const LayerSpec& layer, int index, StateKind kv_kind, const State
   if (const auto* attention = std::get_if<GatedAttentionSpec>(&layer.mixer)) {
     add_kv(*attention, index, kv_kind, format.kv, layout);
   } else if (const auto* latent = std::get_if<LatentAttentionSpec>(&layer.mixer)) {
-    add_latents(*latent, index, format.kv, layout);
+    add_latents(*latent, index, format, layout);
   } else if (const auto* channel = std::get_if<ChannelDeltaSpec>(&layer.mixer)) {
     add_channel_delta(*channel, index, format, layout);
   } else {
@@ -113,6 +135,8 @@ std::string_view state_kind_name(StateKind kind) {
       return "latent rows";
     case StateKind::kIndexKeys:
       return "index keys";
+    case StateKind::kIndexRing:
+      return "index ring";
     case StateKind::kLastHidden:
       return "last hidden";
     case StateKind::kReplayRing:

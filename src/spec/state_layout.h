@@ -22,7 +22,8 @@ enum class StateKind : uint8_t {
   kDeltaCarry,         // unfinished block of the chunked delta rule
   kDraftKv,            // keys and values of a draft layer
   kLatentRows,         // latents of latent attention, with the rotated part of the keys
-  kIndexKeys,          // keys of an indexer
+  kIndexKeys,          // keys of an indexer, one a token or one a pool of them
+  kIndexRing,          // keys and gates of the newest tokens, which make the next pooled key
   kLastHidden,         // post-norm hidden state of the newest token, input of the first draft
   kReplayRing,         // what tentative rows would do to a recurrent matrix (ops/gated_delta.h)
   kWindowRing,         // and to a convolution window: their inputs
@@ -42,7 +43,7 @@ struct StateEntry {
   int layer = 0;
   StateKind kind = StateKind::kPagedKv;
   DType dtype = DType::kF32;
-  int64_t bytes_per_token = 0;  // paged kinds
+  int64_t bytes_per_token = 0;  // paged kinds; a page is kTokensPerPage times as much
   int64_t fixed_bytes = 0;      // the others
   ShardRule shard_rule = ShardRule::kReplicated;
 };
@@ -58,6 +59,9 @@ struct StateFormat {
 
 struct StateLayout {
   static constexpr int kTokensPerPage = 64;
+
+  // Rows of a page where one row stands for `tokens` tokens.
+  static constexpr int rows_per_page(int tokens) { return (kTokensPerPage + tokens - 1) / tokens; }
 
   std::vector<StateEntry> entries;
 

@@ -50,6 +50,29 @@ TEST(StateLayout, SizesOfKimiDeltaLayers) {
   EXPECT_EQ(chunked.find(0, StateKind::kRecurrentMatrix)->shard_rule, ShardRule::kByValueHead);
 }
 
+// 11 latent layers whose indexers keep one key for four tokens: 64 bytes a token each.
+TEST(StateLayout, SizesOfPooledIndexKeys) {
+  ModelSpec spec;
+  LayerSpec layer;
+  LatentAttentionSpec latent{.kv_rank = 512, .keys = KeySource::kOwn};
+  latent.indexer = {.head_dim = 128, .top_k = 2048, .pool = 4};
+  layer.mixer = latent;
+  spec.layers.assign(11, layer);
+  const StateLayout layout = make_state_layout(spec, {.kv = DType::kBf16});
+  EXPECT_EQ(layout.bytes_per_token(), 11 * (1024 + 64));
+  EXPECT_EQ(layout.find(10, StateKind::kIndexRing)->fixed_bytes, (4 + 8) * 256 * 4);
+  EXPECT_EQ(layout.fixed_bytes(), 11 * 12 * 256 * 4);
+
+  // Pools that no page holds a whole number of: every 64 tokens have room for the keys of 66.
+  latent.indexer = {.head_dim = 5, .top_k = 30, .pool = 3};
+  spec.layers.front().mixer = latent;
+  const StateLayout odd = make_state_layout(spec, {.kv = DType::kBf16});
+  const StateEntry* keys = odd.find(0, StateKind::kIndexKeys);
+  EXPECT_EQ(StateLayout::rows_per_page(3), 22);
+  EXPECT_GE(keys->bytes_per_token * 64, 22 * 5 * 2);
+  EXPECT_LT(keys->bytes_per_token * 64, 22 * 5 * 2 + 64);
+}
+
 TEST(StateLayout, FindsByLayerAndKind) {
   const StateLayout layout = make_state_layout(shape_35b(), {.chunked_delta = true});
   EXPECT_NE(layout.find(3, StateKind::kPagedKv), nullptr);

@@ -101,7 +101,9 @@ CacheView SequenceState::cache(int layer, StateKind kind, const PageLayout& head
 RowCacheView SequenceState::rows(int layer, StateKind kind, const RowCacheLayout& row_layout,
                                  int64_t rows) {
   Piece& found = piece(layer, kind);
-  MOTLEY_CHECK(row_layout.page_bytes() == found.page_bytes,
+  // Bytes per token are whole, so rows of several tokens may leave less than that unused.
+  const int64_t unused = found.page_bytes - row_layout.page_bytes();
+  MOTLEY_CHECK(unused >= 0 && unused < StateLayout::kTokensPerPage,
                "the block and the state layout disagree about a page");
   MOTLEY_CHECK(rows <= std::ssize(found.pages) * row_layout.rows_per_page,
                "cache view over pages that were not reserved");

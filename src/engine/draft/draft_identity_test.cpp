@@ -29,7 +29,8 @@ std::unique_ptr<Engine> load(OwnedContext& context, const std::string& model,
 
 // The checkpoints that this is shown on: those in the repository, and more where they are.
 std::vector<std::string> models() {
-  std::vector<std::string> found = {tiny_fixture(), tiny_fixture("tiny-glm52")};
+  std::vector<std::string> found = {tiny_fixture(), tiny_fixture("tiny-glm52"),
+                                    tiny_fixture("tiny-glm53")};
   const char* more = std::getenv("MOTLEY_DRAFT_MODELS");  // separated by colons
   std::string list = std::string(MOTLEY_SOURCE_DIR) + "/models/pocket:" + (more ? more : "");
   for (size_t begin = 0; begin < list.size();) {

@@ -21,10 +21,8 @@ class Indexer {
 
   Indexer(const IndexerSpec& spec, const LoadedWeights& weights, int layer);
 
-  int width() const { return spec_.width(); }
-
-  // selection [batch rows, width()] from x [rows, hidden] and the normed latent of the queries,
-  // q_latent [rows, q_rank]; extends every segment's index keys by its rows.
+  // selection [batch rows, width() of the spec] from x [rows, hidden] and the normed latent of the
+  // queries, q_latent [rows, q_rank]; extends every segment's index keys by its rows.
   void select(StepContext& context, const Batch& batch, const ConstTensorView& x,
               const ConstTensorView& q_latent, StepObserver& observer,
               const KeySelection& selection) const;

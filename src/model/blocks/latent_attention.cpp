@@ -41,7 +41,12 @@ LatentAttentionBlock::LatentAttentionBlock(const LatentAttentionSpec& spec,
     key_up_.push_back(both.slice_rows(head * per_head, spec.nope_dim));
     value_up_.push_back(both.slice_rows(head * per_head + spec.nope_dim, spec.value_dim));
   }
-  if (spec.keys == KeySource::kOwn) indexer_.emplace(spec.indexer, weights, layer);
+  if (spec.keys != KeySource::kOwn) return;
+  if (spec.indexer.is_pooled()) {
+    indexer_.emplace<PooledIndexer>(spec.indexer, weights, layer);
+  } else {
+    indexer_.emplace<Indexer>(spec.indexer, weights, layer);
+  }
 }
 
 Status LatentAttentionBlock::run(StepContext& context, const Batch& batch, const ConstTensorView& x,
@@ -126,10 +131,14 @@ KeySelection LatentAttentionBlock::select(StepContext& context, const Batch& bat
                  "a layer that shares its keys needs the choice for the same rows");
     return context.selection;
   }
-  const KeySelection selection = context.selection.is_empty()
-                                     ? context.scratch_selection(batch.rows(), indexer_->width())
-                                     : context.selection;
-  indexer_->select(context, batch, x, q_latent, observer, selection);
+  const KeySelection selection =
+      context.selection.is_empty() ? context.scratch_selection(batch.rows(), spec_.indexer.width())
+                                   : context.selection;
+  if (const auto* pooled = std::get_if<PooledIndexer>(&indexer_)) {
+    pooled->select(context, batch, x, q_latent, observer, selection);
+  } else {
+    std::get<Indexer>(indexer_).select(context, batch, x, q_latent, observer, selection);
+  }
   return selection;
 }
 

@@ -7,12 +7,13 @@
 // ops/latent_attention.h.
 #pragma once
 
-#include <optional>
+#include <variant>
 #include <vector>
 
 #include "io/loader.h"
 #include "model/batch.h"
 #include "model/blocks/indexer.h"
+#include "model/blocks/pooled_indexer.h"
 #include "model/observer.h"
 #include "model/step_context.h"
 #include "spec/model_spec.h"
@@ -23,14 +24,16 @@ class LatentAttentionBlock {
  public:
   LatentAttentionBlock(const LatentAttentionSpec& spec, const LoadedWeights& weights, int layer);
 
-  bool has_indexer() const { return indexer_.has_value(); }
+  bool has_indexer() const { return indexer_.index() != 0; }
+  bool has_pooled_indexer() const { return std::holds_alternative<PooledIndexer>(indexer_); }
 
   // out [rows, hidden] from x [rows, hidden]; extends every segment's latents, and index keys, by
   // its rows. A layer that shares its keys reads context.selection, which the nearest layer before
   // it that has an indexer filled for the same rows.
   Status run(StepContext& context, const Batch& batch, const ConstTensorView& x,
              const TensorView& out, StepObserver& observer) const;
-  // Nothing to do: cached rows beyond a sequence's length are never read.
+  // Nothing to do: cached rows beyond a sequence's length are never read, and a pooled indexer's
+  // ring keeps what precedes that length.
   void commit(StepContext&, SequenceState&, int32_t) const {}
 
  private:
@@ -60,7 +63,7 @@ class LatentAttentionBlock {
   ConstTensorView q_a_bias_;  // the biases may be empty
   ConstTensorView kv_a_bias_;
   ConstTensorView o_bias_;
-  std::optional<Indexer> indexer_;
+  std::variant<std::monostate, Indexer, PooledIndexer> indexer_;
 };
 
 }  // namespace motley

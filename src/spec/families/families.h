@@ -17,4 +17,7 @@ Result<ModelSpec> build_qwen3_next(const ConfigJson& config, const TensorCatalog
 // model_type glm_moe_dsa (flat): GLM-5, 5.1, 5.2.
 Result<ModelSpec> build_glm_moe_dsa(const ConfigJson& config, const TensorCatalog& catalog);
 
+// model_type glm5_next (text fields under text_config) and glm5_next_text (flat): GLM-5.3-Flash.
+Result<ModelSpec> build_glm5_next(const ConfigJson& config, const TensorCatalog& catalog);
+
 }  // namespace motley

@@ -116,6 +116,13 @@ IndexerSpec GlmBuilder::indexer(const GlmPlace& place) {
   indexer.k_norm_weight = list_.vector(name + "k_norm", module + "k_norm", dim, place.part("norm"));
   indexer.k_norm_bias = list_.vector(name + "k_norm.bias", module + "k_norm.bias", dim,
                                      place.part("norm"), /*bare=*/true);
+  if (config_.index_pool == 0) return indexer;
+  indexer.pool = config_.index_pool;
+  indexer.pool_tail = config_.index_tail;
+  indexer.pool_gate = list_.matrix(name + "pool_gate", module + "index_kpool_compress_gate", dim,
+                                   config_.hidden_size, part, /*bare=*/true);
+  indexer.pool_offset = list_.table(name + "pool_offset", module + "index_kpool_compress_ape",
+                                    indexer.pool, dim, part, /*bare=*/true);
   return indexer;
 }
 

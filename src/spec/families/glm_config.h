@@ -33,6 +33,8 @@ struct GlmConfig {
   int index_head_dim = 0;
   int index_top_k = 0;
   bool index_interleaved = true;      // pairs of the indexer's rotation
+  int index_pool = 0;                 // tokens that are scored together; 0: each by itself
+  bool index_tail = true;             // tokens of the open pool are always seen
   std::vector<bool> has_own_indexer;  // per layer; the others share the choice of one before
 
   std::vector<bool> is_dense;  // per layer
@@ -52,8 +54,9 @@ struct GlmConfig {
   int shared_expert_size() const { return shared_experts * expert_size; }
 };
 
-// Everything but has_own_indexer and, unless with_rotation, the rotation (rope_dim 0 then).
-// `text` holds the fields; `root` is the top level of the same file (equal to `text` when flat).
+// Everything but the pools, has_own_indexer and, unless with_rotation, the rotation (rope_dim 0
+// then). `text` holds the fields; `root` is the top level of the same file (equal to `text` when
+// flat).
 Result<GlmConfig> read_glm_config(const ConfigObject& root, const ConfigObject& text,
                                   bool with_rotation);
 
