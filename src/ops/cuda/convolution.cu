@@ -15,7 +15,7 @@ struct Segment {
   int32_t first_row;
   int32_t rows;
   Rows window;
-  Rows ring;  // data set: the rows are tentative, their inputs are kept and the window is only read
+  bool tentative;  // the window is only read
 };
 
 struct Call {
@@ -56,10 +56,9 @@ __global__ void __launch_bounds__(kThreads) convolution_kernel(Call call) {
 #pragma unroll
     for (int j = 0; j < kTaps; ++j) sum = fmaf(weight[j], recent[j], sum);
     call.y.row(segment.first_row + row)[c] = silu(sum);
-    if (segment.ring.data != nullptr) segment.ring.row(row)[c] = recent[kTaps - 1];
   }
   if constexpr (kUpdate) {
-    if (segment.ring.data != nullptr) return;
+    if (segment.tentative) return;
 #pragma unroll
     for (int j = 0; j + 1 < kTaps; ++j) segment.window.row(j)[c] = recent[j + 1];
   }
@@ -70,7 +69,7 @@ template <int kTaps>
 __global__ void __launch_bounds__(kThreads) window_kernel(Call call) {
   const Segment segment = call.segments[blockIdx.z];
   const int c = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  if (c >= call.channels || segment.ring.data != nullptr) return;
+  if (c >= call.channels || segment.tentative) return;
   float last[kTaps];
 #pragma unroll
   for (int j = 0; j + 1 < kTaps; ++j) {
@@ -134,6 +133,18 @@ void launch_taps(CudaStream& stream, const Call& call, int64_t max_rows, size_t 
   }
 }
 
+// The inputs of tentative rows, for commit.
+void keep_inputs(CudaStream& stream, const ConstTensorView& u, const ConvolutionSegment& segment) {
+  constexpr size_t kBytes = sizeof(float);
+  const ConstTensorView from = u.slice_rows(segment.rows.first_row, segment.rows.rows);
+  stream.note(
+      cudaMemcpy2DAsync(
+          segment.ring.data, static_cast<size_t>(segment.ring.row_stride) * kBytes, from.data,
+          static_cast<size_t>(u.row_stride) * kBytes, static_cast<size_t>(u.cols()) * kBytes,
+          static_cast<size_t>(segment.rows.rows), cudaMemcpyDeviceToDevice, stream.handle()),
+      "causal_convolution");
+}
+
 void causal_convolution(Stream& any, const ConstTensorView& u, const ConstTensorView& weight,
                         std::span<const ConvolutionSegment> segments, const TensorView& y) {
   CudaStream& stream = cuda_stream(any);
@@ -143,7 +154,8 @@ void causal_convolution(Stream& any, const ConstTensorView& u, const ConstTensor
   for (const ConvolutionSegment& segment : segments) {
     if (segment.rows.rows == 0) continue;
     items.push_back({segment.rows.first_row, segment.rows.rows, rows_of(segment.window),
-                     rows_of(segment.ring)});
+                     !segment.ring.is_empty()});
+    if (!segment.ring.is_empty()) keep_inputs(stream, u, segment);
     max_rows = segment.rows.rows > max_rows ? segment.rows.rows : max_rows;
   }
   if (items.empty()) return;

@@ -28,7 +28,7 @@ struct HeadCall {
 };
 
 template <int kRowTiles>
-struct Shared {
+struct alignas(16) Shared {
   __nv_bfloat16 x[2][16 * kRowTiles][kPitch];
   __nv_bfloat16 w[2][kOutputs][kPitch];
 };
@@ -39,22 +39,34 @@ __device__ void put(__nv_bfloat16* high, __nv_bfloat16* low, float value) {
 }
 
 // The tile's weights of K [k0, k0 + kDepth) as [output][k], eight columns of the matrix at a time.
+// Neighbouring threads read neighbours of a row of the matrix.
 template <bool kTransposed, typename SharedT>
 __device__ void load_weights(const ScalarWeights& w, int output0, int k0, SharedT& shared) {
-  constexpr int kColumns = kTransposed ? kOutputs : kDepth;
-  constexpr int kUnits = kColumns / 8;
+  constexpr int kLines = kTransposed ? kDepth : kOutputs;  // rows of the matrix
+  constexpr int kUnits = kOutputs * kDepth / 8 / kLines;
 #pragma unroll
   for (int i = static_cast<int>(threadIdx.x); i < kOutputs * kDepth / 8; i += kThreads) {
-    const int line = i / kUnits;  // of the matrix
+    const int line = i / kUnits;
     const int unit = i % kUnits * 8;
     const int row = (kTransposed ? k0 : output0) + line;
     float values[8] = {};
     if (row < w.rows) eight_weights(w, row, (kTransposed ? output0 : k0) + unit, values);
+    if constexpr (kTransposed) {
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
-      const int output = kTransposed ? unit + c : line;
-      const int k = kTransposed ? line : unit + c;
-      put(&shared.w[0][output][k], &shared.w[1][output][k], values[c]);
+      for (int c = 0; c < 8; ++c) {
+        put(&shared.w[0][unit + c][line], &shared.w[1][unit + c][line], values[c]);
+      }
+    } else {
+      uint32_t high[4];
+      uint32_t low[4];
+#pragma unroll
+      for (int c = 0; c < 4; ++c) {
+        split_bf16(values[2 * c], values[2 * c + 1], &high[c], &low[c]);
+      }
+      *reinterpret_cast<uint4*>(&shared.w[0][line][unit]) =
+          make_uint4(high[0], high[1], high[2], high[3]);
+      *reinterpret_cast<uint4*>(&shared.w[1][line][unit]) =
+          make_uint4(low[0], low[1], low[2], low[3]);
     }
   }
 }
@@ -157,6 +169,9 @@ void head_linear(Stream& any, const ConstTensorView& x, std::span<const WeightMa
   std::vector<ScalarWeights> items;
   int64_t outputs = 0;
   for (const WeightMatrix& each : weights) {
+    if (!is_scalar_format(each)) {
+      return stream.note(cudaErrorNotSupported, "latent.head_linear: weights of this format");
+    }
     items.push_back(scalar_weights(each));
     outputs = std::max(outputs, transposed ? each.cols : each.rows);
   }

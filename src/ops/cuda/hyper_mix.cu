@@ -17,6 +17,7 @@ constexpr int kSlice = 512;
 constexpr int kRows = 4;      // whose dots a warp makes at a time,
 constexpr int kOutputs = 24;  // for so many coefficients: all of four streams
 constexpr int kDots = kRows * kOutputs;
+constexpr int64_t kFewRows = 32;
 constexpr int kMostOutputs = kMostStreams * (2 + kMostStreams);
 
 struct MixCall {
@@ -141,6 +142,33 @@ __global__ void __launch_bounds__(kThreads) dots_kernel(const __grid_constant__ 
   }
 }
 
+// The same sums where rows are few: a warp per coefficient, so that all loads travel at once.
+// Grid: (slices, rows).
+template <bool kVector>
+__global__ void __launch_bounds__(kThreads) few_dots_kernel(const __grid_constant__ MixCall call) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int64_t row = blockIdx.y;
+  const int first = static_cast<int>(blockIdx.x) * kSlice + lane * 4;
+  float* part = call.parts + (row * call.slices + blockIdx.x) * (call.outputs + 1);
+  float4 x[kSlice / 128];
+#pragma unroll
+  for (int i = 0; i < kSlice / 128; ++i) {
+    x[i] = load_four<kVector>(call.streams.row(row), first + 128 * i, call.dim);
+  }
+#pragma unroll 3
+  for (int output = warp; output < call.outputs; output += kWarps) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < kSlice / 128; ++i) {
+      sum = dot_four(load_four<kVector>(call.fn.row(output), first + 128 * i, call.dim), x[i], sum);
+    }
+    sum = warp_sum(sum);
+    if (lane == 0) part[output] = sum;
+  }
+  if (warp == 0) sum_squares<kVector>(call, row, part);
+}
+
 // C [n, n]: softmax of every row, then Sinkhorn's alternation, columns first. One warp; a lane has
 // entries lane and lane + 32, and c is where they meet.
 __device__ void normalise_links(const HyperParams& params, float* c) {
@@ -246,7 +274,7 @@ __global__ void __launch_bounds__(kThreads) finish_kernel(const __grid_constant_
   if (thread <= call.outputs) {
     const float* part = call.parts + row * call.slices * (call.outputs + 1) + thread;
     float sum = 0;
-#pragma unroll 8
+#pragma unroll 16
     for (int slice = 0; slice < call.slices; ++slice) sum += part[slice * (call.outputs + 1)];
     sums[thread] = sum;
   }
@@ -279,8 +307,14 @@ bool is_vector(const void* data, int64_t stride) {
 
 template <bool kVector>
 void launch(CudaStream& stream, const MixCall& call) {
-  const dim3 grid(static_cast<unsigned>(call.slices), grid_of(call.rows, kWarps * kRows));
-  dots_kernel<kVector><<<grid, kThreads, 0, stream.handle()>>>(call);
+  const auto slices = static_cast<unsigned>(call.slices);
+  if (call.rows <= kFewRows) {
+    const dim3 grid(slices, static_cast<unsigned>(call.rows));
+    few_dots_kernel<kVector><<<grid, kThreads, 0, stream.handle()>>>(call);
+  } else {
+    const dim3 grid(slices, grid_of(call.rows, kWarps * kRows));
+    dots_kernel<kVector><<<grid, kThreads, 0, stream.handle()>>>(call);
+  }
   finish_kernel<kVector><<<static_cast<unsigned>(call.rows), kThreads, 0, stream.handle()>>>(call);
   stream.check_launch("hyper.mix");
 }

@@ -38,19 +38,13 @@ struct Shared {
   int above;  // scores in the bins over it
 };
 
-// Counts a digit; most scores of a row may be equal (relu gives zeros), so lanes that agree with
-// the first one count as one.
+// Counts a digit; many scores of a row may be equal (relu gives zeros), so lanes that agree count
+// as one.
 __device__ void count_digit(Shared& shared, bool wanted, int digit) {
-  const unsigned active = __ballot_sync(kFullWarp, wanted);
-  if (active == 0) return;
-  const int leader = __ffs(static_cast<int>(active)) - 1;
-  const int common = __shfl_sync(kFullWarp, digit, leader);
-  const unsigned same = __ballot_sync(kFullWarp, wanted && digit == common);
+  const unsigned same = __match_any_sync(kFullWarp, wanted ? digit : -1);
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  if (lane == leader) {
-    atomicAdd(&shared.bins[common], __popc(same));
-  } else if (wanted && digit != common) {
-    atomicAdd(&shared.bins[digit], 1);
+  if (wanted && lane == __ffs(static_cast<int>(same)) - 1) {
+    atomicAdd(&shared.bins[digit], __popc(same));
   }
 }
 

@@ -91,6 +91,9 @@ void embed(Stream& any, const WeightMatrix& table, std::span<const int32_t> ids,
            const TensorView& out) {
   CudaStream& stream = cuda_stream(any);
   Arena::Scope scope(stream.scratch());
+  if (!is_scalar_format(table)) {
+    return stream.note(cudaErrorNotSupported, "embed: weights of this format");
+  }
   // The grid's second dimension is limited to 65535.
   for (size_t begin = 0; begin < ids.size(); begin += 32768) {
     const std::span<const int32_t> part =

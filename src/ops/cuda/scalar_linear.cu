@@ -30,6 +30,9 @@ void run_scalar_linear(CudaStream& stream, const WeightMatrix& weights, const Co
                        const TensorView& y, int64_t count, const int32_t* x_ids,
                        const int32_t* out_ids) {
   if (count == 0 || weights.rows == 0) return;
+  if (!is_scalar_format(weights)) {
+    return stream.note(cudaErrorNotSupported, "products with weights of this format");
+  }
   const dim3 grid(grid_of(weights.rows, kWarps), static_cast<unsigned>(count < 256 ? count : 256));
   scalar_linear_kernel<<<grid, 32 * kWarps, 0, stream.handle()>>>(
       scalar_weights(weights), rows_of(x), rows_of(y), x_ids, out_ids, count);

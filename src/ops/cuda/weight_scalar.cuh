@@ -22,6 +22,12 @@ struct ScalarWeights {
   int32_t group_size = 1;
 };
 
+// The formats that this backend decodes; others are refused by their ops.
+inline bool is_scalar_format(const WeightMatrix& weights) {
+  return weights.format == WeightFormat::kF32 || weights.format == WeightFormat::kF16 ||
+         weights.format == WeightFormat::kBf16 || weights.format == WeightFormat::kMlxAffine;
+}
+
 inline ScalarWeights scalar_weights(const WeightMatrix& weights) {
   return {reinterpret_cast<const uint8_t*>(weights.codes.data),
           reinterpret_cast<const uint8_t*>(weights.scales.data),
