@@ -1,4 +1,4 @@
-// motley quantize: a checkpoint in the MLX layout from any checkpoint that can be read.
+// motley quantize: a checkpoint in another number format from any checkpoint that can be read.
 #include <fmt/format.h>
 
 #include <functional>
@@ -20,9 +20,11 @@ using namespace options;
 
 const OptionSpec kFormat = {.name = "format",
                             .type = OptionType::kChoice,
-                            .help = "layout of the result; bf16 undoes a quantisation",
+                            .help =
+                                "mlx (affine), fp8 (128x128), nvfp4 (as ModelOpt spells it or, "
+                                "packed, as compressed-tensors), mxfp4; bf16 undoes all",
                             .default_value = "mlx",
-                            .choices = {"mlx", "bf16"}};
+                            .choices = {"mlx", "bf16", "fp8", "nvfp4", "nvfp4-packed", "mxfp4"}};
 const OptionSpec kBits = {.name = "bits",
                           .type = OptionType::kInteger,
                           .value = "N",
@@ -50,19 +52,16 @@ Status check_quantize(const Invocation& invocation) {
   if (values.text(kFormat) == "mlx") return Status::ok();
   for (const OptionSpec* option : {&kBits, &kGroup, &kExpertsBits}) {
     if (values.given(*option)) {
-      return invalid_argument(
-          fmt::format("{} has no effect with --format bf16", values.source(*option)));
+      return invalid_argument(fmt::format("{} has no effect with --format {}",
+                                          values.source(*option), values.text(kFormat)));
     }
   }
   return Status::ok();
 }
 
-FormatRequest format_request(const OptionValues& values) {
+Result<FormatRequest> format_request(const OptionValues& values) {
+  if (values.text(kFormat) != "mlx") return parse_format(values.text(kFormat));
   FormatRequest request;
-  if (values.text(kFormat) == "bf16") {
-    request.layout = CheckpointLayout::kHuggingFace;
-    return request;
-  }
   request.standard = {static_cast<int>(values.integer(kBits)),
                       static_cast<int>(values.integer(kGroup))};
   if (values.given(kExpertsBits)) {
@@ -75,15 +74,15 @@ Result<int> run_quantize(Invocation& invocation) {
   const OptionValues& values = invocation.options;
   OwnedContext owned(thread_options(values), log_options(values));
   MOTLEY_RETURN_IF_ERROR(owned.status());
+  MOTLEY_ASSIGN_OR_RETURN(const FormatRequest request, format_request(values));
   ExportOptions output{.directory = *values.argument("OUT"),
                        .shard_bytes = values.bytes(kShardSize)};
   ByteProgress progress(owned.get().clock, "quantising");
   output.progress = std::ref(progress);
-  return write_checkpoint(invocation.console, std::move(output),
-                          [&](const ExportOptions& stoppable) {
-                            return quantize_checkpoint(owned.get(), *values.argument("IN"),
-                                                       format_request(values), stoppable);
-                          });
+  return write_checkpoint(
+      invocation.console, std::move(output), [&](const ExportOptions& stoppable) {
+        return quantize_checkpoint(owned.get(), *values.argument("IN"), request, stoppable);
+      });
 }
 
 }  // namespace
@@ -95,7 +94,9 @@ VerbSpec quantize_verb() {
               "Reads any checkpoint that motley can run and writes a directory in the layout of "
               "MLX, affine-quantised, that other MLX readers understand too. Router and shared "
               "gate keep 8 bits. Draft layers (mtp.*) are kept at 8 bits or more, under names that "
-              "other readers ignore. Tokenizer, chat template and generation settings are copied.",
+              "other readers ignore. Or block-scaled floats in the names of released files, where "
+              "embedding, head, router and gates stay BF16, and 4-bit formats leave the draft. "
+              "Tokenizer, chat template and generation settings are copied.",
           .arguments = {{.name = "IN", .type = OptionType::kFolder, .help = "model directory"},
                         {.name = "OUT",
                          .type = OptionType::kFolder,
@@ -103,7 +104,8 @@ VerbSpec quantize_verb() {
           .options = {kFormat, kBits, kGroup, kExpertsBits, kShardSize, kThreads, kVerbose},
           .examples = {{"motley quantize IN OUT", "4 bits, groups of 64"},
                        {"motley quantize IN OUT --bits 8 --experts-bits 4",
-                        "attention and head at 8 bits, experts at 4"}},
+                        "attention and head at 8 bits, experts at 4"},
+                       {"motley quantize IN OUT --format nvfp4", "4-bit floats"}},
           .check = check_quantize,
           .run = run_quantize};
 }

@@ -23,7 +23,9 @@ const OptionSpec kConfig = {.name = "config",
 const OptionSpec kFormat = {.name = "format",
                             .type = OptionType::kText,
                             .value = "FORMAT",
-                            .help = "bf16, or mlxB or mlxBgG for B bits in groups of G",
+                            .help =
+                                "bf16, fp8, nvfp4, nvfp4-packed, mxfp4, or mlxB or mlxBgG for B "
+                                "bits in groups of G",
                             .default_value = "mlx4",
                             .environment = "MOTLEY_SYNTH_FORMAT"};
 const OptionSpec kLayers = {.name = "layers",

@@ -18,7 +18,8 @@ int64_t round_up(int64_t bytes, int64_t step) {
 int64_t expert_plane_bytes(const ExpertWeights& weights, int plane) {
   const WeightPlane& found = *expert_planes(weights)[static_cast<size_t>(plane)];
   const WeightMatrix& matrix = plane < 3 ? weights.gate : plane < 6 ? weights.up : weights.down;
-  return found.data == nullptr ? 0 : matrix.rows * found.row_bytes;
+  if (found.data == nullptr) return 0;
+  return &found == &matrix.scales ? matrix.scale_plane_bytes() : matrix.rows * found.row_bytes;
 }
 
 RecordShape RecordShape::of(const ExpertWeights& expert) {

@@ -33,7 +33,12 @@ bool plane_is_finite(const WeightPlane& plane, int64_t rows, DType dtype) {
   return all_finite({plane.data, static_cast<size_t>(rows * plane.row_bytes)}, dtype);
 }
 
-bool scales_are_finite(const WeightMatrix& matrix) {
+bool scales_are_usable(const WeightMatrix& matrix) {
+  if (matrix.format == WeightFormat::kBlockFloat) {
+    const auto* scales = reinterpret_cast<const uint8_t*>(matrix.scales.data);
+    const auto bytes = static_cast<size_t>(matrix.scale_plane_bytes());
+    return find_bad_scale(matrix.block.scale, {scales, bytes}) < 0;
+  }
   return matrix.scales.data == nullptr ||
          (plane_is_finite(matrix.scales, matrix.rows, matrix.scale_dtype) &&
           plane_is_finite(matrix.biases, matrix.rows, matrix.scale_dtype));
@@ -273,7 +278,11 @@ Status StreamedExpertStore::check_scales(const Slot& slot) {
   if (checked) return Status::ok();
   const ExpertWeights& weights = slot.weights;
   for (const WeightMatrix* matrix : {&weights.gate, &weights.up, &weights.down}) {
-    if (!scales_are_finite(*matrix)) return corrupt("its scales hold NaN or infinity");
+    if (!scales_are_usable(*matrix)) {
+      const bool is_block = matrix->format == WeightFormat::kBlockFloat;
+      return corrupt(is_block ? "its scales hold NaN, zero or a negative"
+                              : "its scales hold NaN or infinity");
+    }
   }
   checked = true;
   return Status::ok();

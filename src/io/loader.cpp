@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/thread_pool.h"
+#include "io/block_float_modules.h"
 #include "io/finite_scan.h"
 #include "io/module_table.h"
 #include "io/page_cache.h"
@@ -22,30 +23,38 @@ Result<ConfigJson> read_json(const ModelDirectory& directory, std::string_view n
   return ConfigJson::parse(text, fmt::format("{}/{}", directory.path(), name));
 }
 
+Status check_scales(const Checkpoint& checkpoint, const CheckpointTensor& tensor,
+                    const Module& module) {
+  if (module.is_block_float()) return check_block_scales(checkpoint, tensor, module.matrix.block);
+  if (all_finite(tensor.bytes, tensor.entry.dtype)) return Status::ok();
+  return corrupt(fmt::format("{}: tensor '{}' holds NaN or infinity",
+                             checkpoint.shard(tensor).file().name(), tensor.name));
+}
+
 // Scales and biases of every quantised module: one NaN there spreads through a batch.
 Status scan_scales(Context& context, const Checkpoint& checkpoint, const ModuleTable& table,
                    bool skip_experts) {
-  std::vector<const CheckpointTensor*> tensors;
+  std::vector<std::pair<const CheckpointTensor*, const Module*>> tensors;
   for (const Module& module : table.modules()) {
-    if (!module.is_quantized()) continue;
     if (skip_experts && module.role == TensorRole::kExperts) continue;
-    tensors.insert(tensors.end(), module.tensors.begin() + 1, module.tensors.end());
+    // The scale of a whole tensor was read with the module.
+    const size_t end = module.is_block_float() ? 2 : module.tensors.size();
+    for (size_t i = 1; i < end; ++i) tensors.emplace_back(module.tensors[i], &module);
   }
   const auto count = static_cast<int64_t>(tensors.size());
   std::atomic<int64_t> first_bad{count};
   context.threads.parallel_for(count, 1, [&](int, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const CheckpointTensor& tensor = *tensors[static_cast<size_t>(i)];
-      if (all_finite(tensor.bytes, tensor.entry.dtype)) continue;
+      const auto& [tensor, module] = tensors[static_cast<size_t>(i)];
+      if (check_scales(checkpoint, *tensor, *module).is_ok()) continue;
       int64_t seen = first_bad.load();
       while (i < seen && !first_bad.compare_exchange_weak(seen, i)) {
       }
     }
   });
   if (first_bad.load() == count) return Status::ok();
-  const CheckpointTensor& bad = *tensors[static_cast<size_t>(first_bad.load())];
-  return corrupt(fmt::format("{}: tensor '{}' holds NaN or infinity",
-                             checkpoint.shard(bad).file().name(), bad.name));
+  const auto& [tensor, module] = tensors[static_cast<size_t>(first_bad.load())];
+  return check_scales(checkpoint, *tensor, *module);
 }
 
 // An id that no token has never ends an answer.

@@ -38,6 +38,13 @@ Tile random_codes() {
   return tile;
 }
 
+Tile without_nan(Tile tile) {
+  for (std::byte& code : tile) {
+    if ((code & std::byte{0x7F}) == std::byte{0x7F}) code ^= std::byte{1};
+  }
+  return tile;
+}
+
 void put(DType dtype, float value, std::byte* out) {
   if (dtype == DType::kF32) {
     std::memcpy(out, &value, sizeof value);
@@ -99,23 +106,54 @@ class Tiles {
   WeightMatrix lay_out(const Place& place, std::byte* out) const {
     WeightMatrix matrix = place.like;
     matrix.rows = place.rows;
-    const auto plane = [&](WeightPlane& to, const Tile& tile) {
+    matrix.first_in_block = 0;
+    const auto plane = [&](WeightPlane& to, const Tile& tile, int64_t lines) {
       if (to.row_bytes == 0) return;
-      const int64_t bytes = place.rows * to.row_bytes;
+      const int64_t bytes = lines * to.row_bytes;
       fill({out, static_cast<size_t>(bytes)}, tile);
       to.data = out;
       out += aligned(bytes);
     };
-    if (matrix.format != WeightFormat::kMlxAffine) {
-      plane(matrix.codes, values(element_type(matrix)));
+    if (matrix.format == WeightFormat::kBlockFloat) {
+      lay_out_blocks(place, plane, &matrix);
       return matrix;
     }
-    plane(matrix.codes, codes_);
+    if (matrix.format != WeightFormat::kMlxAffine) {
+      plane(matrix.codes, values(element_type(matrix)), place.rows);
+      return matrix;
+    }
+    plane(matrix.codes, codes_, place.rows);
     const auto most = static_cast<float>((1 << matrix.affine.bits) - 1);
     const float scale = 2 * kLargestValue / most;
-    plane(matrix.scales, one_value(matrix.scale_dtype, scale));
-    plane(matrix.biases, one_value(matrix.scale_dtype, -kLargestValue));
+    plane(matrix.scales, one_value(matrix.scale_dtype, scale), place.rows);
+    plane(matrix.biases, one_value(matrix.scale_dtype, -kLargestValue), place.rows);
     return matrix;
+  }
+
+  // Scales such that the largest value is kLargestValue.
+  template <typename AddPlane>
+  void lay_out_blocks(const Place& place, const AddPlane& plane, WeightMatrix* matrix) const {
+    const BlockFloatFormat& block = matrix->block;
+    const bool fp4 = block.element == BlockFloatFormat::Element::kE2M1;
+    const float scale = kLargestValue / (fp4 ? 6.0f : 448.0f);
+    plane(matrix->codes, fp4 ? codes_ : e4m3_, place.rows);
+    Tile tile;
+    switch (block.scale) {
+      case BlockFloatFormat::Scale::kF32:
+        tile = one_value(DType::kF32, scale);
+        break;
+      case BlockFloatFormat::Scale::kBf16:
+        tile = one_value(DType::kBf16, scale);
+        break;
+      case BlockFloatFormat::Scale::kE4M3:
+        tile = {static_cast<std::byte>(to_e4m3(scale).bits)};
+        break;
+      case BlockFloatFormat::Scale::kE8M0:
+        tile = {static_cast<std::byte>(to_e8m0_up(scale).bits)};
+        break;
+    }
+    matrix->tensor_scale = 1.0f;
+    plane(matrix->scales, tile, matrix->scale_lines());
   }
 
   const Tile& values(DType dtype) const {
@@ -125,6 +163,7 @@ class Tiles {
 
  private:
   Tile codes_ = random_codes();
+  Tile e4m3_ = without_nan(random_codes());
   Tile f32_ = random_values(DType::kF32);
   Tile bf16_ = random_values(DType::kBf16);
   Tile f16_ = random_values(DType::kF16);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "io/block_float_modules.h"
+
 namespace motley {
 namespace {
 
@@ -87,7 +89,7 @@ std::string listed(const std::vector<std::string>& names, size_t count) {
 WeightMatrix Module::expert(int64_t index) const {
   WeightMatrix result = matrix;
   result.codes = shifted(matrix.codes, index * rows);
-  result.scales = shifted(matrix.scales, index * rows);
+  result.scales = shifted(matrix.scales, index * matrix.scale_lines());
   result.biases = shifted(matrix.biases, index * rows);
   return result;
 }
@@ -98,6 +100,7 @@ Result<ModuleTable> ModuleTable::create(const Checkpoint& checkpoint, const Mode
   MOTLEY_RETURN_IF_ERROR(table.check_presence(spec));
   for (const TensorSpec& tensor : spec.tensors) table.collect(tensor);
   for (Module& module : table.modules_) MOTLEY_RETURN_IF_ERROR(table.bind(&module));
+  MOTLEY_RETURN_IF_ERROR(table.check_claim());
   MOTLEY_RETURN_IF_ERROR(table.account(spec));
   return table;
 }
@@ -142,6 +145,11 @@ Status ModuleTable::check_presence(const ModelSpec& spec) const {
     if (++count <= kListed) names.push_back(std::move(name));
   };
   const auto need_module = [&](const std::string& module, bool bare) {
+    if (const auto block = find_block_float(checkpoint_, module, bare)) {
+      need(block->scales);
+      if (!block->tensor_scale.empty()) need(block->tensor_scale);
+      return;
+    }
     need(weight_name(module, bare));
     if (bare) return;
     const bool has_scales = checkpoint_.find_tensor(module + ".scales") != nullptr;
@@ -180,6 +188,9 @@ Status ModuleTable::check_shape(const CheckpointTensor& tensor,
 }
 
 Status ModuleTable::bind(Module* module) const {
+  if (const auto block = find_block_float(checkpoint_, module->name, module->bare)) {
+    return bind_block(module, *block);
+  }
   const CheckpointTensor& weight =
       *checkpoint_.find_tensor(weight_name(module->name, module->bare));
   if (!module->bare && checkpoint_.find_tensor(module->name + ".scales") != nullptr) {
@@ -191,7 +202,8 @@ Status ModuleTable::bind(Module* module) const {
 Status ModuleTable::bind_plain(Module* module, const CheckpointTensor& weight) const {
   const std::optional<WeightFormat> format = plain_format(weight.entry.dtype);
   if (!format) {
-    return error(weight, fmt::format("element type {}, but BF16, F16, F32 or MLX affine is needed",
+    return error(weight, fmt::format("element type {}, but BF16, F16, F32, MLX affine, FP8, NVFP4 "
+                                     "or MXFP4 is needed",
                                      dtype_name(weight.entry.dtype)));
   }
   MOTLEY_RETURN_IF_ERROR(check_shape(weight, plain_shape(*module, weight)));
@@ -267,6 +279,59 @@ Status ModuleTable::bind_affine(Module* module, const CheckpointTensor& weight) 
   return Status::ok();
 }
 
+Status ModuleTable::bind_block(Module* module, const BlockFloatTensors& names) const {
+  const CheckpointTensor& codes = *checkpoint_.find_tensor(names.codes);
+  if (module->role != TensorRole::kMatrix && module->role != TensorRole::kExperts) {
+    return error(codes, "only matrices may be quantised");
+  }
+  MOTLEY_ASSIGN_OR_RETURN(
+      module->matrix,
+      bind_block_float(checkpoint_, names,
+                       {module->rows, module->cols, module->stacked ? module->experts : 0}));
+  module->kind = names.kind;
+  module->tensors = {&codes, checkpoint_.find_tensor(names.scales)};
+  if (!names.tensor_scale.empty()) {
+    module->tensors.push_back(checkpoint_.find_tensor(names.tensor_scale));
+    module->scalar_bytes = static_cast<int64_t>(module->tensors.back()->bytes.size());
+  }
+  return Status::ok();
+}
+
+// What config.json says of block-scaled floats, against what the modules hold.
+Status ModuleTable::check_claim() const {
+  if (!quantization_.claim) return Status::ok();
+  const QuantizationClaim& claim = *quantization_.claim;
+  bool is_used = false;
+  for (const Module& module : modules_) {
+    if (!module.is_block_float()) continue;
+    is_used = true;
+    const CheckpointTensor& codes = *module.tensors.front();
+    if (!claim.allows(module.kind)) {
+      return error(codes, fmt::format("holds {}, config.json says {} (quantization_config)",
+                                      float_kind_name(module.kind), claim.kind_names()));
+    }
+    if (claim.excluded.contains(module.name)) {
+      return error(codes, fmt::format("holds {}, config.json lists {} as not quantised",
+                                      float_kind_name(module.kind), module.name));
+    }
+  }
+  if (is_used) return Status::ok();
+  return corrupt(
+      fmt::format("{}/config.json: quantization_config.quant_method is {}, but no tensor "
+                  "holds {}",
+                  checkpoint_.directory().path(), json_excerpt(claim.method), claim.kind_names()));
+}
+
+// The reason why `name`, a scale beside a module, is not used; empty when it is no such scale.
+std::string_view ModuleTable::unused_scale(std::string_view name) const {
+  for (const UnusedScale& scale : kUnusedScales) {
+    if (!name.ends_with(scale.suffix)) continue;
+    const std::string module(name.substr(0, name.size() - scale.suffix.size()));
+    if (index_.contains(module)) return scale.reason;
+  }
+  return {};
+}
+
 Status ModuleTable::account(const ModelSpec& spec) {
   std::vector<bool> used(checkpoint_.tensors().size(), false);
   const CheckpointTensor* first = checkpoint_.tensors().data();
@@ -282,8 +347,11 @@ Status ModuleTable::account(const ModelSpec& spec) {
     const auto reason = std::find_if(
         spec.skipped.begin(), spec.skipped.end(),
         [&](const SkippedTensor& skip) { return tensor.name.starts_with(skip.prefix); });
+    const std::string_view unused = unused_scale(tensor.name);
     if (reason != spec.skipped.end()) {
       skipped_.push_back({&tensor, reason->reason});
+    } else if (!unused.empty()) {
+      skipped_.push_back({&tensor, unused});
     } else if (++count <= kListed) {
       strays.push_back(tensor.name);
     }
@@ -303,6 +371,8 @@ std::string format_name(const WeightMatrix& matrix) {
       return "bf16";
     case WeightFormat::kMlxAffine:
       return fmt::format("mlx {}-bit g{}", matrix.affine.bits, matrix.affine.group_size);
+    case WeightFormat::kBlockFloat:
+      return block_float_name(matrix.block);
   }
   return "unknown";
 }

@@ -1,10 +1,11 @@
 // The modules of a checkpoint that a model needs, held against the configuration.
 //
 // A module is a matrix (or a stack of matrices, a vector, a convolution) of the file in any
-// supported format: one tensor, or weight + scales + biases. The table collects what the pieces
-// of a ModelSpec ask for, checks presence, element type, shape and quantisation of each, and finds
-// tensors that nothing asks for (R4).
-// Ownership: views into the Checkpoint, which must outlive the table. Thread rule: one thread.
+// supported format: one tensor, weight + scales + biases, or codes and scales of block-scaled
+// floats (spec/block_float_names.h). Each module's format follows from its own tensors. The table
+// collects what the pieces of a ModelSpec ask for, checks presence, element type, shape and
+// quantisation of each, and finds tensors that nothing asks for (R4). Ownership: views into the
+// Checkpoint, which must outlive the table. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "base/status.h"
 #include "io/checkpoint.h"
+#include "spec/block_float_names.h"
 #include "spec/model_spec.h"
 #include "spec/quantization_config.h"
 #include "tensor/weight_matrix.h"
@@ -31,12 +33,15 @@ struct Module {
   int64_t rows = 0;  // per expert; elements of a vector
   int64_t cols = 1;
 
-  // Set by bind(): codes, scales and biases, as far as the format has them.
+  // Set by bind(): codes, scales and biases, as far as the format has them, then the scale of the
+  // whole tensor.
   std::vector<const CheckpointTensor*> tensors;
-  WeightMatrix matrix;  // of the first expert
+  WeightMatrix matrix;               // of the first expert
+  int64_t scalar_bytes = 0;          // of the scale of the whole tensor
+  FloatKind kind = FloatKind::kFp8;  // of block-scaled floats
 
   WeightMatrix expert(int64_t index) const;
-  bool is_quantized() const { return matrix.format == WeightFormat::kMlxAffine; }
+  bool is_block_float() const { return matrix.format == WeightFormat::kBlockFloat; }
 };
 
 class ModuleTable {
@@ -65,6 +70,9 @@ class ModuleTable {
   Status bind(Module* module) const;
   Status bind_plain(Module* module, const CheckpointTensor& weight) const;
   Status bind_affine(Module* module, const CheckpointTensor& weight) const;
+  Status bind_block(Module* module, const BlockFloatTensors& names) const;
+  Status check_claim() const;
+  std::string_view unused_scale(std::string_view name) const;
   Result<MlxAffineFormat> derive_affine(const Module& module, const CheckpointTensor& weight,
                                         const CheckpointTensor& scales) const;
   Status check_shape(const CheckpointTensor& tensor, const std::vector<int64_t>& expected) const;
@@ -78,7 +86,7 @@ class ModuleTable {
   std::vector<Skipped> skipped_;
 };
 
-// "bf16", "mlx 4-bit g64", ...
+// "bf16", "mlx 4-bit g64", "nvfp4", ...
 std::string format_name(const WeightMatrix& matrix);
 
 }  // namespace motley

@@ -7,64 +7,12 @@
 #include <atomic>
 #include <cctype>
 #include <cmath>
-#include <cstring>
 
 #include "base/thread_pool.h"
+#include "io/matrix_copy.h"
 
 namespace motley {
 namespace {
-
-constexpr int64_t kCopyAlignment = 64;
-
-bool same_format(const WeightMatrix& a, const WeightMatrix& b) {
-  return a.format == b.format && a.affine == b.affine && a.scale_dtype == b.scale_dtype;
-}
-
-// True when the rows of `b` follow those of `a` in every plane.
-bool follows(const WeightMatrix& a, const WeightMatrix& b) {
-  return same_format(a, b) && a.codes.data + a.rows * a.codes.row_bytes == b.codes.data &&
-         (a.scales.data == nullptr ||
-          a.scales.data + a.rows * a.scales.row_bytes == b.scales.data) &&
-         (a.biases.data == nullptr || a.biases.data + a.rows * a.biases.row_bytes == b.biases.data);
-}
-
-int64_t aligned(int64_t bytes) {
-  return (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment;
-}
-
-// Copies the rows of one plane and returns where they went; advances `out` past them, aligned.
-WeightPlane copy_plane(const std::vector<WeightMatrix>& sources, WeightPlane WeightMatrix::* plane,
-                       std::byte** out) {
-  const WeightPlane& first = sources.front().*plane;
-  if (first.data == nullptr) return first;
-  std::byte* const begin = *out;
-  std::byte* at = begin;
-  for (const WeightMatrix& source : sources) {
-    const auto bytes = static_cast<size_t>(source.rows * first.row_bytes);
-    std::memcpy(at, (source.*plane).data, bytes);
-    at += bytes;
-  }
-  *out = begin + aligned(at - begin);
-  return {begin, first.row_bytes};
-}
-
-WeightMatrix copy_matrix(const std::vector<WeightMatrix>& sources, std::byte* out) {
-  WeightMatrix result = sources.front();
-  result.rows = 0;
-  for (const WeightMatrix& source : sources) result.rows += source.rows;
-  result.codes = copy_plane(sources, &WeightMatrix::codes, &out);
-  result.scales = copy_plane(sources, &WeightMatrix::scales, &out);
-  result.biases = copy_plane(sources, &WeightMatrix::biases, &out);
-  return result;
-}
-
-int64_t copied_bytes(const std::vector<WeightMatrix>& sources) {
-  int64_t rows = 0;
-  for (const WeightMatrix& source : sources) rows += source.rows;
-  const WeightMatrix& first = sources.front();
-  return aligned(rows * first.codes.row_bytes) + aligned(rows * first.scales.row_bytes) +
-         aligned(rows * first.biases.row_bytes);
-}
 
 // Decodes to float32, one source after the other, and says whether all values are finite.
 bool convert_values(const std::vector<WeightMatrix>& sources, float* out) {
@@ -133,9 +81,9 @@ Status WeightAssembler::plan_matrix(size_t index, PlacementRow* row) {
   const TensorSpec& tensor = spec_.tensors[index];
   std::vector<WeightMatrix> sources;
   for (const TensorPiece& piece : tensor.pieces) {
-    const WeightMatrix rows =
-        table_.module_of(piece, 0).matrix.slice_rows(piece.row_begin, piece.row_count);
-    row->file_bytes += rows.bytes();
+    const Module& module = table_.module_of(piece, 0);
+    const WeightMatrix rows = module.matrix.slice_rows(piece.row_begin, piece.row_count);
+    row->file_bytes += rows.bytes() + (piece.row_begin == 0 ? module.scalar_bytes : 0);
     if (!sources.empty() && !same_format(sources.front(), rows)) {
       return unsupported(fmt::format("tensor '{}': '{}' and '{}' differ in format", tensor.name,
                                      tensor.pieces.front().module, piece.module));
@@ -153,7 +101,9 @@ Status WeightAssembler::plan_matrix(size_t index, PlacementRow* row) {
     return Status::ok();
   }
   row->where = PlacementKind::kCopied;
-  const int64_t bytes = copied_bytes(sources);
+  const int64_t bytes = copied_matrix_bytes(sources);
+  // Its scales may take more room than in the file.
+  if (sources.front().format == WeightFormat::kBlockFloat) row->memory_bytes = bytes;
   copies_.push_back(
       {.tensor = index, .sources = std::move(sources), .offset = reserve(bytes), .bytes = bytes});
   return Status::ok();
@@ -169,6 +119,9 @@ void WeightAssembler::plan_experts(size_t index, PlacementRow* row) {
     const WeightMatrix whole = module.stacked ? module.expert(expert) : module.matrix;
     matrices.push_back(whole.slice_rows(piece.row_begin, piece.row_count));
     row->file_bytes += matrices.back().bytes();
+    if (piece.row_begin == 0 && (expert == 0 || !module.stacked)) {
+      row->file_bytes += module.scalar_bytes;
+    }
   }
   row->memory_bytes = stream_experts_ ? 0 : row->file_bytes;
   if (stream_experts_) row->where = PlacementKind::kStreamed;
@@ -199,7 +152,7 @@ void WeightAssembler::plan_values(size_t index, PlacementRow* row) {
 
 int64_t WeightAssembler::reserve(int64_t bytes) {
   const int64_t offset = copy_bytes_;
-  copy_bytes_ += aligned(bytes);
+  copy_bytes_ += aligned_copy_bytes(bytes);
   return offset;
 }
 

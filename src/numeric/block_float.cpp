@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "numeric/half.h"
+
 namespace motley {
 namespace {
 
@@ -21,13 +23,33 @@ float block_float_element(BlockFloatFormat::Element element, const uint8_t* row,
 float block_float_scale(BlockFloatFormat::Scale scale, const uint8_t* scales, int64_t index) {
   if (scale == BlockFloatFormat::Scale::kE4M3) return to_float(E4M3{scales[index]});
   if (scale == BlockFloatFormat::Scale::kE8M0) return to_float(E8M0{scales[index]});
+  if (scale == BlockFloatFormat::Scale::kBf16) {
+    Bf16 half;
+    std::memcpy(&half, scales + 2 * index, sizeof(half));
+    return to_float(half);
+  }
   float value;
   std::memcpy(&value, scales + 4 * index, sizeof(value));
   return value;
 }
 
+namespace {
+
+// Most scales have one byte and there are many of them: a loop without an early end is quick.
+bool bytes_are_usable(BlockFloatFormat::Scale scale, std::span<const uint8_t> scales) {
+  const bool e4m3 = scale == BlockFloatFormat::Scale::kE4M3;
+  const uint8_t first = e4m3 ? 1 : 0;
+  const uint8_t most = e4m3 ? 0x7E - 1 : 0xFE;
+  unsigned bad = 0;
+  for (const uint8_t code : scales) bad |= static_cast<uint8_t>(code - first) > most ? 1u : 0u;
+  return bad == 0;
+}
+
+}  // namespace
+
 int64_t find_bad_scale(BlockFloatFormat::Scale scale, std::span<const uint8_t> scales) {
-  const int64_t bytes = scale == BlockFloatFormat::Scale::kF32 ? 4 : 1;
+  const int64_t bytes = BlockFloatFormat{.scale = scale}.scale_bytes();
+  if (bytes == 1 && bytes_are_usable(scale, scales)) return -1;
   const int64_t count = static_cast<int64_t>(scales.size()) / bytes;
   for (int64_t i = 0; i < count; ++i) {
     const float value = block_float_scale(scale, scales.data(), i);

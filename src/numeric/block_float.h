@@ -1,7 +1,8 @@
 // Block-scaled floats: w[i, j] = element[i, j] * scale[i / block_rows, j / block_cols] * tensor.
 //
 //   format   element  scale  block      tensor scale
-//   fp8      E4M3     F32    128 x 128  -      DeepSeek, GLM: `weight`, `weight_scale_inv`
+//   fp8      E4M3     F32,   128 x 128  -      DeepSeek, GLM: `weight`, `weight_scale_inv`
+//                     BF16   or others         compressed-tensors: `weight`, `weight_scale`
 //   nvfp4    E2M1     E4M3   1 x 16     F32    ModelOpt: `weight`, `weight_scale`,
 //   `weight_scale_2`;
 //                                              compressed-tensors: `weight_packed`, `weight_scale`,
@@ -25,14 +26,14 @@ namespace motley {
 
 struct BlockFloatFormat {
   enum class Element : uint8_t { kE4M3, kE2M1 };
-  enum class Scale : uint8_t { kF32, kE4M3, kE8M0 };
+  enum class Scale : uint8_t { kF32, kBf16, kE4M3, kE8M0 };
   Element element = Element::kE2M1;
   Scale scale = Scale::kE4M3;
   int64_t block_rows = 1;
   int64_t block_cols = 16;
 
   int64_t row_bytes(int64_t cols) const { return element == Element::kE2M1 ? cols / 2 : cols; }
-  int64_t scale_bytes() const { return scale == Scale::kF32 ? 4 : 1; }
+  int64_t scale_bytes() const { return scale == Scale::kF32 ? 4 : scale == Scale::kBf16 ? 2 : 1; }
   // Blocks along a row, and down the rows.
   int64_t blocks(int64_t cols) const { return (cols + block_cols - 1) / block_cols; }
   int64_t block_lines(int64_t rows) const { return (rows + block_rows - 1) / block_rows; }
@@ -41,16 +42,16 @@ struct BlockFloatFormat {
 
 inline constexpr BlockFloatFormat kFp8Block = {BlockFloatFormat::Element::kE4M3,
                                                BlockFloatFormat::Scale::kF32, 128, 128};
-inline constexpr BlockFloatFormat kNvfp4 = {BlockFloatFormat::Element::kE2M1,
-                                            BlockFloatFormat::Scale::kE4M3, 1, 16};
-inline constexpr BlockFloatFormat kMxfp4 = {BlockFloatFormat::Element::kE2M1,
-                                            BlockFloatFormat::Scale::kE8M0, 1, 32};
-inline constexpr BlockFloatFormat kMxfp8 = {BlockFloatFormat::Element::kE4M3,
-                                            BlockFloatFormat::Scale::kE8M0, 1, 32};
+inline constexpr BlockFloatFormat kNvfp4Block = {BlockFloatFormat::Element::kE2M1,
+                                                 BlockFloatFormat::Scale::kE4M3, 1, 16};
+inline constexpr BlockFloatFormat kMxfp4Block = {BlockFloatFormat::Element::kE2M1,
+                                                 BlockFloatFormat::Scale::kE8M0, 1, 32};
+inline constexpr BlockFloatFormat kMxfp8Block = {BlockFloatFormat::Element::kE4M3,
+                                                 BlockFloatFormat::Scale::kE8M0, 1, 32};
 
 // Element `index` of a packed row, without its scale.
 float block_float_element(BlockFloatFormat::Element element, const uint8_t* row, int64_t index);
-// Scale `index` of a row of scales; F32 is read from any address.
+// Scale `index` of a row of scales; read from any address.
 float block_float_scale(BlockFloatFormat::Scale scale, const uint8_t* scales, int64_t index);
 
 // The first scale that is NaN, infinite, zero or negative; -1 if all are usable.

@@ -16,11 +16,11 @@ using Element = BlockFloatFormat::Element;
 using Scale = BlockFloatFormat::Scale;
 
 TEST(BlockFloat, SizesOfRowsAndBlocks) {
-  EXPECT_EQ(kNvfp4.row_bytes(64), 32);
-  EXPECT_EQ(kMxfp8.row_bytes(64), 64);
+  EXPECT_EQ(kNvfp4Block.row_bytes(64), 32);
+  EXPECT_EQ(kMxfp8Block.row_bytes(64), 64);
   EXPECT_EQ(kFp8Block.blocks(129), 2);
   EXPECT_EQ(kFp8Block.block_lines(576), 5);  // kv_a: the last block is half a block
-  EXPECT_EQ(kNvfp4.block_lines(576), 576);
+  EXPECT_EQ(kNvfp4Block.block_lines(576), 576);
   EXPECT_EQ(kFp8Block.scale_bytes(), 4);
 }
 
@@ -34,7 +34,7 @@ TEST(BlockFloat, TheLowNibbleIsTheEvenColumn) {
 
 // Every code under every scale: the product is exact in float32, and encoding it finds the code.
 TEST(BlockFloat, EveryCodeUnderEveryScaleRoundTrips) {
-  for (const BlockFloatFormat& format : {kNvfp4, kMxfp4, kMxfp8}) {
+  for (const BlockFloatFormat& format : {kNvfp4Block, kMxfp4Block, kMxfp8Block}) {
     const int codes = format.element == Element::kE2M1 ? 16 : 256;
     for (int s = 0; s < 256; ++s) {
       const auto scale_code = static_cast<uint8_t>(s);
@@ -49,7 +49,7 @@ TEST(BlockFloat, EveryCodeUnderEveryScaleRoundTrips) {
         // smallest steps of MXFP8 are lost.
         if (!std::isfinite(value)) continue;
         if (double{value} != double{element} * double{scale}) {
-          EXPECT_EQ(format, kMxfp8);
+          EXPECT_EQ(format, kMxfp8Block);
           EXPECT_LT(std::fabs(double{element} * double{scale}), 0x1p-126);
           continue;
         }
@@ -89,14 +89,14 @@ float largest(const std::vector<float>& values) {
 
 float scale_for(const BlockFloatFormat& format, float amax, float tensor_scale) {
   if (format == kFp8Block) return fp8_block_scale(amax);
-  if (format == kNvfp4) return to_float(nvfp4_block_scale(amax, tensor_scale)) * tensor_scale;
+  if (format == kNvfp4Block) return to_float(nvfp4_block_scale(amax, tensor_scale)) * tensor_scale;
   return to_float(mx_block_scale(amax, format.element));
 }
 
 TEST(BlockFloat, BlocksAreWithinHalfAStep) {
   std::mt19937 random(3);
   std::normal_distribution<float> normal;
-  for (const BlockFloatFormat& format : {kFp8Block, kNvfp4, kMxfp4, kMxfp8}) {
+  for (const BlockFloatFormat& format : {kFp8Block, kNvfp4Block, kMxfp4Block, kMxfp8Block}) {
     for (int round = 0; round < 200; ++round) {
       std::vector<float> values(static_cast<size_t>(format.block_cols));
       const float size = std::exp2(static_cast<float>(round % 40 - 20));

@@ -27,6 +27,7 @@ class PlannedCatalog final : public TensorCatalog {
   const CatalogEntry* find(std::string_view) const override { return nullptr; }
   std::optional<CheckpointLayout> planned_layout() const override { return planned_.layout; }
   bool planned_drafts() const override { return planned_.drafts; }
+  bool planned_separate_experts() const override { return planned_.separate_experts; }
 
  private:
   PlannedCheckpoint planned_;

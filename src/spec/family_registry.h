@@ -26,7 +26,8 @@ Result<ModelSpec> build_model_spec(const ConfigJson& config, const TensorCatalog
 // The spec of a checkpoint that is to be written: the names of released files in `layout`.
 struct PlannedCheckpoint {
   CheckpointLayout layout = CheckpointLayout::kHuggingFace;
-  bool drafts = true;  // keep the draft layers, if the configuration has any
+  bool drafts = true;             // keep the draft layers, if the configuration has any
+  bool separate_experts = false;  // in the Hugging Face layout: each expert by its name
 };
 Result<ModelSpec> plan_model_spec(const ConfigJson& config, const PlannedCheckpoint& planned);
 

@@ -51,6 +51,11 @@ bool QuantizationConfig::requires_quantized(std::string_view module) const {
   return found != overrides.end() && found->second.has_value();
 }
 
+bool has_quant_method(const ConfigObject& root) {
+  const JsonValue* member = root.value().find("quantization_config");
+  return member != nullptr && member->find("quant_method") != nullptr;
+}
+
 Result<QuantizationConfig> read_quantization_config(const ConfigJson& config) {
   constexpr std::string_view kMain = "quantization";
   constexpr std::string_view kDuplicate = "quantization_config";
@@ -58,11 +63,12 @@ Result<QuantizationConfig> read_quantization_config(const ConfigJson& config) {
   QuantizationConfig result;
   if (root.has(kDuplicate)) {
     MOTLEY_ASSIGN_OR_RETURN(const ConfigObject duplicate, root.object(kDuplicate));
-    if (duplicate.has("quant_method")) {
-      MOTLEY_ASSIGN_OR_RETURN(const std::string method, duplicate.text("quant_method"));
-      return duplicate.unsupported_value(
-          "quant_method", fmt::format("{} is not supported; BF16, F16, F32 and MLX affine are",
-                                      json_excerpt(method)));
+    if (has_quant_method(root)) {
+      if (root.has(kMain)) {
+        return root.error(kDuplicate, "has a quant_method beside quantization, which is MLX's");
+      }
+      MOTLEY_ASSIGN_OR_RETURN(result.claim, read_quantization_claim(duplicate));
+      return result;
     }
     if (root.has(kMain) && root.value().find(kMain)->data != duplicate.value().data) {
       return root.error(kDuplicate, "contradicts quantization");

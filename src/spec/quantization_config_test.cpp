@@ -36,8 +36,13 @@ TEST(QuantizationConfig, AbsentOrOnlyTheDuplicate) {
 
 TEST(QuantizationConfig, RefusesByName) {
   const auto message = [](const std::string& text) { return read(text).status().message(); };
-  EXPECT_THAT(message(R"({"quantization_config":{"quant_method":"fp8"}})"),
-              HasSubstr("quantization_config.quant_method: \"fp8\" is not supported"));
+  EXPECT_THAT(
+      message(R"({"quantization_config":{"quant_method":"gptq"}})"),
+      HasSubstr("quantization_config.quant_method: \"gptq\" is not supported; fp8, modelopt"));
+  EXPECT_THAT(message(R"({"quantization_config":{"quant_method":7}})"), HasSubstr("quant_method"));
+  EXPECT_THAT(message(R"({"quantization_config":{"quant_method":"fp8"},)"
+                      R"("quantization":{"group_size":64,"bits":4}})"),
+              HasSubstr("has a quant_method beside quantization"));
   EXPECT_THAT(message(R"({"quantization":{"group_size":64,"bits":7}})"), HasSubstr("7 bits"));
   EXPECT_THAT(message(R"({"quantization":{"group_size":48,"bits":4}})"), HasSubstr("groups of 48"));
   EXPECT_THAT(message(R"({"quantization":{"group_size":64,"bits":0}})"), HasSubstr("bits"));

@@ -28,6 +28,8 @@ class TensorCatalog {
   virtual std::optional<CheckpointLayout> planned_layout() const { return std::nullopt; }
   // Only for a planned checkpoint: whether it is to hold the draft layers.
   virtual bool planned_drafts() const { return false; }
+  // Only for a planned checkpoint: experts are modules of their own, not stacks.
+  virtual bool planned_separate_experts() const { return false; }
 };
 
 }  // namespace motley

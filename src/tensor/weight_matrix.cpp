@@ -1,5 +1,6 @@
 #include "tensor/weight_matrix.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -57,9 +58,27 @@ void decode_affine_row(const WeightMatrix& weights, int64_t row, T* out) {
 }
 
 template <typename T>
+void decode_block_row(const WeightMatrix& weights, int64_t row, T* out) {
+  const BlockFloatFormat& block = weights.block;
+  const auto* codes =
+      reinterpret_cast<const uint8_t*>(weights.codes.data + row * weights.codes.row_bytes);
+  const auto* scales = reinterpret_cast<const uint8_t*>(weights.scale_line(row));
+  const T tensor_scale = weights.tensor_scale;
+  for (int64_t i = 0; i < block.blocks(weights.cols); ++i) {
+    const T scale = block_float_scale(block.scale, scales, i);
+    const int64_t end = std::min(weights.cols, (i + 1) * block.block_cols);
+    for (int64_t col = i * block.block_cols; col < end; ++col) {
+      const T element = block_float_element(block.element, codes, col);
+      out[col] = element * scale * tensor_scale;
+    }
+  }
+}
+
+template <typename T>
 void decode_any_row(const WeightMatrix& weights, int64_t row, T* out) {
   MOTLEY_CHECK(row >= 0 && row < weights.rows, "row out of range");
   if (weights.format == WeightFormat::kMlxAffine) return decode_affine_row(weights, row, out);
+  if (weights.format == WeightFormat::kBlockFloat) return decode_block_row(weights, row, out);
   const std::byte* data = weights.codes.data + row * weights.codes.row_bytes;
   const DType dtype = weights.format == WeightFormat::kF32   ? DType::kF32
                       : weights.format == WeightFormat::kF16 ? DType::kF16
@@ -70,7 +89,21 @@ void decode_any_row(const WeightMatrix& weights, int64_t row, T* out) {
 }  // namespace
 
 int64_t WeightMatrix::bytes() const {
-  return rows * (codes.row_bytes + scales.row_bytes + biases.row_bytes);
+  int64_t lines = rows;
+  if (format == WeightFormat::kBlockFloat) {
+    lines = block.block_lines(first_in_block + rows) - block.block_lines(first_in_block);
+  }
+  return rows * (codes.row_bytes + biases.row_bytes) + lines * scales.row_bytes;
+}
+
+int64_t WeightMatrix::scale_lines() const {
+  if (format != WeightFormat::kBlockFloat) return rows;
+  return rows == 0 ? 0 : block.block_lines(first_in_block + rows);
+}
+
+const std::byte* WeightMatrix::scale_line(int64_t row) const {
+  if (format != WeightFormat::kBlockFloat) return scales.data + row * scales.row_bytes;
+  return scales.data + (first_in_block + row) / block.block_rows * scales.row_bytes;
 }
 
 WeightMatrix WeightMatrix::slice_rows(int64_t begin, int64_t count) const {
@@ -78,7 +111,12 @@ WeightMatrix WeightMatrix::slice_rows(int64_t begin, int64_t count) const {
   WeightMatrix result = *this;
   result.rows = count;
   result.codes = plane_from_row(codes, begin);
-  result.scales = plane_from_row(scales, begin);
+  if (format == WeightFormat::kBlockFloat) {
+    if (scales.data != nullptr) result.scales.data = scale_line(begin);
+    result.first_in_block = (first_in_block + begin) % block.block_rows;
+  } else {
+    result.scales = plane_from_row(scales, begin);
+  }
   result.biases = plane_from_row(biases, begin);
   return result;
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -108,6 +109,57 @@ Stored affine_matrix(MlxAffineFormat format, DType scale_dtype) {
   return stored;
 }
 
+// Codes of every kind under scales that are powers of two, exact in float32. Rows are not padded in
+// the scales' plane: a line of it serves `format.block_rows` of them, of which the first matrix row
+// is the second.
+Stored block_matrix(BlockFloatFormat format) {
+  Stored stored;
+  constexpr int64_t kFirst = 1;
+  const bool spans_rows = format.block_rows > 1;
+  stored.matrix.format = WeightFormat::kBlockFloat;
+  stored.matrix.rows = kRows;
+  stored.matrix.cols = kCols;
+  stored.matrix.block = format;
+  stored.matrix.tensor_scale = 0.25f;
+  stored.matrix.first_in_block = spans_rows ? kFirst : 0;
+  const auto scale_exponent = [](int64_t line, int64_t block) {
+    return static_cast<int>((line + block) % 5) - 2;
+  };
+  const int64_t lines = stored.matrix.scale_lines();
+  for (int64_t line = 0; line < lines; ++line) {
+    for (int64_t block = 0; block < format.blocks(kCols); ++block) {
+      const float scale = std::ldexp(1.0f, scale_exponent(line, block));
+      if (format.scale == BlockFloatFormat::Scale::kF32) append(&stored.scales, scale);
+      if (format.scale == BlockFloatFormat::Scale::kBf16) append(&stored.scales, to_bf16(scale));
+      if (format.scale == BlockFloatFormat::Scale::kE4M3) append(&stored.scales, to_e4m3(scale));
+      if (format.scale == BlockFloatFormat::Scale::kE8M0) {
+        append(&stored.scales, to_e8m0_up(scale));
+      }
+    }
+    pad(&stored.scales);
+  }
+  for (int64_t r = 0; r < kRows; ++r) {
+    stored.values.emplace_back();
+    std::vector<uint8_t> codes;
+    for (int64_t i = 0; i < format.row_bytes(kCols); ++i) {
+      auto code = static_cast<uint8_t>(r * 83 + i * 29);
+      if (format.element == BlockFloatFormat::Element::kE4M3 && (code & 127) == 127) code = 3;
+      codes.push_back(code);
+      append(&stored.codes, code);
+    }
+    pad(&stored.codes);
+    const int64_t line = (stored.matrix.first_in_block + r) / format.block_rows;
+    for (int64_t c = 0; c < kCols; ++c) {
+      const double element = block_float_element(format.element, codes.data(), c);
+      const int exponent = scale_exponent(line, c / format.block_cols);
+      stored.values.back().push_back(element * std::ldexp(0.25, exponent));
+    }
+  }
+  stored.matrix.codes = {stored.codes.data(), format.row_bytes(kCols) + kPadding};
+  stored.matrix.scales = {stored.scales.data(), static_cast<int64_t>(stored.scales.size()) / lines};
+  return stored;
+}
+
 struct FormatCase {
   std::string name;
   Stored (*make)();
@@ -136,7 +188,25 @@ INSTANTIATE_TEST_SUITE_P(
                       FormatCase{"Affine4", make_affine<4, 64, F16>},
                       FormatCase{"Affine5", make_affine<5, 32, Bf16>},
                       FormatCase{"Affine6", make_affine<6, 32, float>},
-                      FormatCase{"Affine8", make_affine<8, 32, F16>}),
+                      FormatCase{"Affine8", make_affine<8, 32, F16>},
+                      FormatCase{"Nvfp4", [] { return block_matrix(kNvfp4Block); }},
+                      FormatCase{"Mxfp4", [] { return block_matrix(kMxfp4Block); }},
+                      FormatCase{"Mxfp8", [] { return block_matrix(kMxfp8Block); }},
+                      FormatCase{"Fp8Squares",
+                                 [] {
+                                   BlockFloatFormat format = kFp8Block;
+                                   format.block_rows = 2;
+                                   format.block_cols = 48;  // the last is partial
+                                   return block_matrix(format);
+                                 }},
+                      FormatCase{"Fp8Bf16Rows",
+                                 [] {
+                                   BlockFloatFormat format = kFp8Block;
+                                   format.scale = BlockFloatFormat::Scale::kBf16;
+                                   format.block_rows = 1;
+                                   format.block_cols = kCols;
+                                   return block_matrix(format);
+                                 }}),
     [](const auto& tested) { return tested.param.name; });
 
 TEST_P(EveryFormat, RowsDecodeToWhatWasStored) {
@@ -177,8 +247,11 @@ TEST_P(EveryFormat, ASliceOfASliceCountsFromTheFirst) {
 
 TEST_P(EveryFormat, BytesAreThoseOfAllPlanesAndAddUp) {
   const Stored stored = GetParam().make();
-  EXPECT_EQ(stored.matrix.bytes(), static_cast<int64_t>(stored.codes.size() + stored.scales.size() +
-                                                        stored.biases.size()));
+  auto whole =
+      static_cast<int64_t>(stored.codes.size() + stored.scales.size() + stored.biases.size());
+  // The first line of scales belongs to a row before the matrix.
+  if (stored.matrix.first_in_block > 0) whole -= stored.matrix.scales.row_bytes;
+  EXPECT_EQ(stored.matrix.bytes(), whole);
   EXPECT_EQ(stored.matrix.slice_rows(0, 2).bytes() + stored.matrix.slice_rows(2, 3).bytes(),
             stored.matrix.bytes());
 }

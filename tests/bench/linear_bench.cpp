@@ -1,8 +1,10 @@
 // Times the matrix products on the shapes of a real model and sets them against what the machine
 // can do: memory bandwidth for decode, the multiply instruction's own rate for prefill.
 //
-//   linear_bench [--isa NAME] [--profile exact|fast] [--threads N] [--bits B] [--seconds S]
-//                [--case qkv|z|out|head|experts] [--rows N]
+//   linear_bench [--isa NAME] [--profile exact|fast] [--threads N] [--seconds S]
+//                [--formats mlx4,nvfp4,...] [--case qkv|z|out|head|experts] [--rows N]
+// Formats: mlx2 to mlx8, fp8, nvfp4, mxfp4; their cases take turns, and the last column is the time
+// of the first format over theirs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,7 +25,7 @@ struct BenchOptions {
   std::string isa;
   NumericProfile profile = NumericProfile::kFast;
   int threads = 0;
-  int bits = 4;
+  std::string formats = "mlx4";
   double seconds = 1.0;
   std::string filter;
   int64_t rows = 0;  // only cases of so many
@@ -39,8 +41,8 @@ bool parse(int argc, char** argv, BenchOptions* options) {
       options->profile = value == "exact" ? NumericProfile::kExact : NumericProfile::kFast;
     } else if (name == "--threads") {
       options->threads = std::atoi(value.c_str());
-    } else if (name == "--bits") {
-      options->bits = std::atoi(value.c_str());
+    } else if (name == "--formats") {
+      options->formats = value;
     } else if (name == "--seconds") {
       options->seconds = std::atof(value.c_str());
     } else if (name == "--rows") {
@@ -54,19 +56,47 @@ bool parse(int argc, char** argv, BenchOptions* options) {
   return argc % 2 == 1;
 }
 
-// The best of as many calls as fit: other work on the machine only ever slows a call down.
-double best_seconds(const BenchCase& bench, Stream& stream, double budget_seconds) {
+// The best of as many calls as fit: other work on the machine only ever slows a call down. The
+// benches take turns, so that it slows all of them.
+std::vector<double> best_seconds(const std::vector<const BenchCase*>& benches, Stream& stream,
+                                 double budget_seconds) {
   const Clock& clock = stream.context().clock;
-  double best = 1e30;
+  std::vector<double> best(benches.size(), 1e30);
   double total = 0;
-  for (int calls = 0; calls < 3 || total < budget_seconds; ++calls) {
-    const int64_t start_ns = clock.now_ns();
-    bench.run(stream);
-    const double seconds = seconds_since(clock, start_ns);
-    best = std::min(best, seconds);
-    total += seconds;
+  const double budget = budget_seconds * static_cast<double>(benches.size());
+  for (int calls = 0; calls < 3 || total < budget; ++calls) {
+    for (size_t i = 0; i < benches.size(); ++i) {
+      const int64_t start_ns = clock.now_ns();
+      benches[i]->run(stream);
+      const double seconds = seconds_since(clock, start_ns);
+      best[i] = std::min(best[i], seconds);
+      total += seconds;
+    }
   }
   return best;
+}
+
+struct NamedCases {
+  std::string name;
+  std::vector<BenchCase> cases;
+};
+
+// The cases of every format, in the same order; empty when a name is unknown.
+std::vector<NamedCases> cases_of_formats(const BenchOptions& options, CpuIsa isa) {
+  std::vector<NamedCases> result;
+  size_t begin = 0;
+  while (begin <= options.formats.size()) {
+    const size_t end = std::min(options.formats.find(',', begin), options.formats.size());
+    const std::string name = options.formats.substr(begin, end - begin);
+    WeightMatrix format;
+    if (!parse_bench_format(name, &format)) {
+      fmt::print(stderr, "linear_bench: format '{}' is unknown\n", name);
+      return {};
+    }
+    result.push_back({name, linear_bench_cases(isa, options.profile, format, options.filter)});
+    begin = end + 1;
+  }
+  return result;
 }
 
 // 10^9 multiplications and additions of bytes per second; 0 when the instruction set has none.
@@ -95,22 +125,28 @@ int run(const BenchOptions& options) {
   const double bandwidth = *read / 1e9;
   const double peak = integer_peak_gop_per_s(*isa, stream.context());
   const MatrixArithmetic arithmetic = matrix_arithmetic(options.profile);
-  fmt::print("{} {} {} threads, MLX {} bits g64: read {:.1f} GB/s, integer peak {:.0f} GOP/s\n",
-             cpu_isa_name(*isa), numeric_profile_name(options.profile), stream.threads().size(),
-             options.bits, bandwidth, peak);
-  fmt::print("{:<8} {:>5} {:>10} {:>8} {:>7} {:>9} {:>7}\n", "case", "rows", "us", "GB/s", "% read",
-             "GOP/s", "% peak");
-  for (const BenchCase& bench :
-       linear_bench_cases(*isa, options.profile, options.bits, options.filter)) {
-    if (options.rows > 0 && bench.decode_rows + bench.prefill_rows != options.rows) continue;
-    const double seconds = best_seconds(bench, stream, options.seconds);
-    const double gb_per_s = bench.weight_bytes / seconds / 1e9;
-    const double gop_per_s = bench.operations / seconds / 1e9;
-    const int limbs = bench.prefill_rows > 0 ? arithmetic.prefill.limbs : arithmetic.decode.limbs;
-    fmt::print("{:<8} {:>5} {:>10.1f} {:>8.1f} {:>7.0f} {:>9.0f} {:>7.0f}\n", bench.name,
-               bench.decode_rows + bench.prefill_rows, seconds * 1e6, gb_per_s,
-               100 * gb_per_s / bandwidth, gop_per_s,
-               peak == 0 ? 0.0 : 100 * gop_per_s * limbs / peak);
+  const std::vector<NamedCases> formats = cases_of_formats(options, *isa);
+  if (formats.empty()) return 2;
+  fmt::print("{} {} {} threads: read {:.1f} GB/s, integer peak {:.0f} GOP/s\n", cpu_isa_name(*isa),
+             numeric_profile_name(options.profile), stream.threads().size(), bandwidth, peak);
+  fmt::print("{:<8} {:<6} {:>5} {:>10} {:>8} {:>7} {:>9} {:>7} {:>6}\n", "case", "format", "rows",
+             "us", "GB/s", "% read", "GOP/s", "% peak", "speed");
+  for (size_t i = 0; i < formats[0].cases.size(); ++i) {
+    std::vector<const BenchCase*> benches;
+    for (const NamedCases& format : formats) benches.push_back(&format.cases[i]);
+    const int64_t rows = benches[0]->decode_rows + benches[0]->prefill_rows;
+    if (options.rows > 0 && rows != options.rows) continue;
+    const std::vector<double> seconds = best_seconds(benches, stream, options.seconds);
+    for (size_t f = 0; f < formats.size(); ++f) {
+      const BenchCase& bench = *benches[f];
+      const double gb_per_s = bench.weight_bytes / seconds[f] / 1e9;
+      const double gop_per_s = bench.operations / seconds[f] / 1e9;
+      const int limbs = bench.prefill_rows > 0 ? arithmetic.prefill.limbs : arithmetic.decode.limbs;
+      fmt::print("{:<8} {:<6} {:>5} {:>10.1f} {:>8.1f} {:>7.0f} {:>9.0f} {:>7.0f} {:>6.2f}\n",
+                 bench.name, formats[f].name, rows, seconds[f] * 1e6, gb_per_s,
+                 100 * gb_per_s / bandwidth, gop_per_s,
+                 peak == 0 ? 0.0 : 100 * gop_per_s * limbs / peak, seconds[0] / seconds[f]);
+    }
   }
   return 0;
 }

@@ -37,29 +37,58 @@ class WeightPool {
   int64_t used_ = 0;
 };
 
-int64_t matrix_bytes(int64_t rows, int64_t cols, int bits) {
-  return rows * (cols * bits / 8 + cols / 64 * 4);
+int64_t matrix_bytes(const WeightMatrix& format, int64_t rows, int64_t cols) {
+  WeightMatrix matrix = format;
+  matrix.rows = rows;
+  if (format.format == WeightFormat::kBlockFloat) {
+    return rows * format.block.row_bytes(cols) +
+           format.block.block_lines(rows) * format.block.blocks(cols) * format.block.scale_bytes();
+  }
+  return rows * (format.affine.row_bytes(cols) + 4 * format.affine.groups(cols));
 }
 
-WeightMatrix random_matrix(WeightPool& pool, int64_t rows, int64_t cols, int bits,
+// Codes are random; where a code may be NaN it is none.
+const std::byte* random_codes(WeightPool& pool, const WeightMatrix& format, int64_t bytes,
+                              std::mt19937_64& rng) {
+  const bool e4m3 = format.format == WeightFormat::kBlockFloat &&
+                    format.block.element == BlockFloatFormat::Element::kE4M3;
+  std::byte* codes = pool.take(bytes);
+  auto* words = reinterpret_cast<uint64_t*>(codes);
+  for (int64_t i = 0; i < bytes / 8; ++i) {
+    words[i] = e4m3 ? rng() & 0xBFBFBFBFBFBFBFBFu : rng();
+  }
+  return codes;
+}
+
+// Scales that make a weight about 1 / 16, or less.
+WeightMatrix random_matrix(WeightPool& pool, const WeightMatrix& format, int64_t rows, int64_t cols,
                            std::mt19937_64& rng) {
-  WeightMatrix weights;
-  weights.format = WeightFormat::kMlxAffine;
-  weights.affine = {bits, 64};
-  weights.scale_dtype = DType::kBf16;
+  WeightMatrix weights = format;
   weights.rows = rows;
   weights.cols = cols;
-  const int64_t code_bytes = cols * bits / 8;
-  auto* codes = reinterpret_cast<uint64_t*>(pool.take(rows * code_bytes));
-  for (int64_t i = 0; i < rows * code_bytes / 8; ++i) codes[i] = rng();
-  const int64_t scalars = rows * cols / 64;
-  auto* scales = reinterpret_cast<uint16_t*>(pool.take(scalars * 2));
-  auto* biases = reinterpret_cast<uint16_t*>(pool.take(scalars * 2));
-  std::fill(scales, scales + scalars, uint16_t{0x3B80});  // 2^-8
-  std::fill(biases, biases + scalars, uint16_t{0xBD00});  // -2^-5
-  weights.codes = {reinterpret_cast<const std::byte*>(codes), code_bytes};
-  weights.scales = {reinterpret_cast<const std::byte*>(scales), cols / 64 * 2};
-  weights.biases = {reinterpret_cast<const std::byte*>(biases), cols / 64 * 2};
+  if (format.format == WeightFormat::kBlockFloat) {
+    const int64_t code_bytes = format.block.row_bytes(cols);
+    weights.codes = {random_codes(pool, format, rows * code_bytes, rng), code_bytes};
+    const int64_t line_bytes = format.block.blocks(cols) * format.block.scale_bytes();
+    std::byte* scales = pool.take(weights.scale_lines() * line_bytes);
+    const bool is_float = format.block.scale == BlockFloatFormat::Scale::kF32;
+    auto* floats = reinterpret_cast<float*>(scales);
+    std::fill(
+        scales, scales + weights.scale_lines() * line_bytes,
+        format.block.scale == BlockFloatFormat::Scale::kE4M3 ? std::byte{0x18} : std::byte{0x79});
+    if (is_float) std::fill(floats, floats + weights.scale_lines() * line_bytes / 4, 0x1p-8f);
+    weights.scales = {scales, line_bytes};
+    return weights;
+  }
+  const int64_t code_bytes = format.affine.row_bytes(cols);
+  weights.codes = {random_codes(pool, format, rows * code_bytes, rng), code_bytes};
+  const int64_t groups = format.affine.groups(cols);
+  auto* scales = reinterpret_cast<uint16_t*>(pool.take(rows * groups * 2));
+  auto* biases = reinterpret_cast<uint16_t*>(pool.take(rows * groups * 2));
+  std::fill(scales, scales + rows * groups, uint16_t{0x3B80});  // 2^-8
+  std::fill(biases, biases + rows * groups, uint16_t{0xBD00});  // -2^-5
+  weights.scales = {reinterpret_cast<const std::byte*>(scales), groups * 2};
+  weights.biases = {reinterpret_cast<const std::byte*>(biases), groups * 2};
   return weights;
 }
 
@@ -158,16 +187,16 @@ struct DenseShape {
   int64_t cols;
 };
 
-void add_dense(const DenseShape& shape, CpuIsa isa, NumericProfile profile, int bits,
-               std::vector<BenchCase>& cases) {
-  const int64_t bytes = matrix_bytes(shape.rows, shape.cols, bits);
+void add_dense(const DenseShape& shape, CpuIsa isa, NumericProfile profile,
+               const WeightMatrix& format, std::vector<BenchCase>& cases) {
+  const int64_t bytes = matrix_bytes(format, shape.rows, shape.cols);
   const int64_t copies = std::max<int64_t>(1, kColdBytes / bytes);
   static std::vector<std::unique_ptr<WeightPool>> pools;
   pools.push_back(std::make_unique<WeightPool>(copies * bytes));
   std::mt19937_64 rng(3);
   std::vector<WeightMatrix> matrices;
   for (int64_t i = 0; i < copies; ++i) {
-    matrices.push_back(random_matrix(*pools.back(), shape.rows, shape.cols, bits, rng));
+    matrices.push_back(random_matrix(*pools.back(), format, shape.rows, shape.cols, rng));
   }
   for (const RowCounts counts :
        {RowCounts{1, 0}, RowCounts{4, 0}, RowCounts{16, 0}, RowCounts{0, 512}}) {
@@ -178,17 +207,19 @@ void add_dense(const DenseShape& shape, CpuIsa isa, NumericProfile profile, int 
   }
 }
 
-void add_experts(CpuIsa isa, NumericProfile profile, int bits, std::vector<BenchCase>& cases) {
-  const int64_t bytes =
-      2 * matrix_bytes(kIntermediate, kHidden, bits) + matrix_bytes(kHidden, kIntermediate, bits);
-  static std::unique_ptr<WeightPool> pool;
-  pool = std::make_unique<WeightPool>(kExperts * bytes);
+void add_experts(CpuIsa isa, NumericProfile profile, const WeightMatrix& format,
+                 std::vector<BenchCase>& cases) {
+  const int64_t bytes = 2 * matrix_bytes(format, kIntermediate, kHidden) +
+                        matrix_bytes(format, kHidden, kIntermediate);
+  static std::vector<std::unique_ptr<WeightPool>> pools;
+  pools.push_back(std::make_unique<WeightPool>(kExperts * bytes));
+  WeightPool* pool = pools.back().get();
   std::mt19937_64 rng(4);
   std::vector<ExpertWeights> layer;
   for (int i = 0; i < kExperts; ++i) {
-    layer.push_back({random_matrix(*pool, kIntermediate, kHidden, bits, rng),
-                     random_matrix(*pool, kIntermediate, kHidden, bits, rng),
-                     random_matrix(*pool, kHidden, kIntermediate, bits, rng)});
+    layer.push_back({random_matrix(*pool, format, kIntermediate, kHidden, rng),
+                     random_matrix(*pool, format, kIntermediate, kHidden, rng),
+                     random_matrix(*pool, format, kHidden, kIntermediate, rng)});
   }
   for (const RowCounts counts :
        {RowCounts{1, 0}, RowCounts{4, 0}, RowCounts{16, 0}, RowCounts{0, 512}}) {
@@ -198,8 +229,25 @@ void add_experts(CpuIsa isa, NumericProfile profile, int bits, std::vector<Bench
 
 }  // namespace
 
-std::vector<BenchCase> linear_bench_cases(CpuIsa isa, NumericProfile profile, int bits,
-                                          const std::string& filter) {
+bool parse_bench_format(const std::string& name, WeightMatrix* format) {
+  format->scale_dtype = DType::kBf16;
+  format->format = WeightFormat::kBlockFloat;
+  if (name == "fp8") {
+    format->block = kFp8Block;
+  } else if (name == "nvfp4") {
+    format->block = kNvfp4Block;
+  } else if (name == "mxfp4") {
+    format->block = kMxfp4Block;
+  } else {
+    format->format = WeightFormat::kMlxAffine;
+    format->affine = {name.size() == 4 ? name[3] - '0' : 0, 64};
+    return name.starts_with("mlx") && format->affine.is_valid();
+  }
+  return true;
+}
+
+std::vector<BenchCase> linear_bench_cases(CpuIsa isa, NumericProfile profile,
+                                          const WeightMatrix& format, const std::string& filter) {
   constexpr DenseShape kShapes[] = {{"qkv", 8192, kHidden},
                                     {"z", 4096, kHidden},
                                     {"out", kHidden, 4096},
@@ -207,11 +255,11 @@ std::vector<BenchCase> linear_bench_cases(CpuIsa isa, NumericProfile profile, in
   std::vector<BenchCase> cases;
   for (const DenseShape& shape : kShapes) {
     if (std::string(shape.name).find(filter) != std::string::npos) {
-      add_dense(shape, isa, profile, bits, cases);
+      add_dense(shape, isa, profile, format, cases);
     }
   }
   if (std::string("experts").find(filter) != std::string::npos) {
-    add_experts(isa, profile, bits, cases);
+    add_experts(isa, profile, format, cases);
   }
   return cases;
 }

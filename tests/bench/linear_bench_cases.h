@@ -19,8 +19,12 @@ struct BenchCase {
   std::function<void(Stream&)> run;
 };
 
-// `filter`: only cases whose name contains it. Weights are MLX affine with groups of 64.
-std::vector<BenchCase> linear_bench_cases(CpuIsa isa, NumericProfile profile, int bits,
-                                          const std::string& filter);
+// The format of weights called "mlxB" (B bits in groups of 64), "fp8", "nvfp4" or "mxfp4".
+bool parse_bench_format(const std::string& name, WeightMatrix* format);
+
+// `filter`: only cases whose name contains it. `format`: of the weights; shape and planes are
+// unused.
+std::vector<BenchCase> linear_bench_cases(CpuIsa isa, NumericProfile profile,
+                                          const WeightMatrix& format, const std::string& filter);
 
 }  // namespace motley

@@ -12,6 +12,7 @@
 
 #include "numeric/half.h"
 #include "numeric/mlx_affine.h"
+#include "spec/block_float_names.h"
 #include "spec/tensor_catalog.h"
 
 namespace motley {
@@ -25,6 +26,7 @@ struct TestModelOptions {
   bool only_attention = false;                      // no layer of linear attention
   std::optional<MlxAffineFormat> quantized;         // MLX only: every matrix but the router
   std::optional<MlxAffineFormat> router_quantized;  // by a per-path override
+  std::optional<FloatSpelling> spelling;            // separate experts: their matrices and q_proj
 };
 
 struct TestTensor {
@@ -113,7 +115,24 @@ class TestModel : public TensorCatalog {
     tensor->bytes.insert(tensor->bytes.end(), raw, raw + sizeof(T));
   }
 
+  std::string claim() const {
+    switch (*options.spelling) {
+      case FloatSpelling::kFp8:
+        return R"("quant_method":"fp8","weight_block_size":[128,128])";
+      case FloatSpelling::kNvfp4:
+        return R"("quant_method":"modelopt","quant_algo":"NVFP4")";
+      case FloatSpelling::kNvfp4Packed:
+        return R"("quant_method":"compressed-tensors","format":"nvfp4-pack-quantized")";
+      case FloatSpelling::kMxfp4Packed:
+        break;
+    }
+    return R"("quant_method":"compressed-tensors","format":"mxfp4-pack-quantized")";
+  }
+
   std::string quantization() const {
+    if (options.spelling) {
+      return ",\"quantization_config\":{" + claim() + R"(,"ignore":["lm_head"]})";
+    }
     if (!options.quantized) return "";
     const auto format = [](const MlxAffineFormat& f) {
       return "\"bits\":" + std::to_string(f.bits) +
@@ -149,7 +168,37 @@ class TestModel : public TensorCatalog {
     add_plain(module + ".biases", shape);
   }
 
+  // Codes count up, scales are powers of two, the scale of the tensor is 1/4.
+  void add_block_floats(const std::string& module, int64_t rows, int64_t cols) {
+    const BlockFloatTensors names = spelled(*options.spelling, module);
+    const BlockFloatFormat format = block_float_format(names.kind);
+    const bool fp8 = names.kind == FloatKind::kFp8;
+    TestTensor codes{fp8 ? DType::kF8E4M3 : DType::kU8, {rows, format.row_bytes(cols)}, {}};
+    for (int64_t i = 0; i < rows * format.row_bytes(cols); ++i) {
+      append(&codes, static_cast<uint8_t>(i % 127));
+    }
+    tensors[names.codes] = std::move(codes);
+    TestTensor scales{
+        fp8 ? DType::kF32 : DType::kU8, {format.block_lines(rows), format.blocks(cols)}, {}};
+    if (names.kind == FloatKind::kNvfp4) scales.dtype = DType::kF8E4M3;
+    for (int64_t i = 0; i < scales.shape[0] * scales.shape[1]; ++i) {
+      const float scale = i % 2 == 0 ? 0.5f : 2.0f;
+      if (fp8) append(&scales, scale);
+      if (names.kind == FloatKind::kNvfp4) append(&scales, to_e4m3(scale));
+      if (names.kind == FloatKind::kMxfp4) append(&scales, to_e8m0_up(scale));
+    }
+    tensors[names.scales] = std::move(scales);
+    if (names.tensor_scale.empty()) return;
+    TestTensor scale{DType::kF32, {}, {}};
+    append(&scale, names.is_reciprocal ? 4.0f : 0.25f);
+    tensors[names.tensor_scale] = std::move(scale);
+  }
+
   void add_matrix(const std::string& module, int64_t rows, int64_t cols, int64_t experts = 0) {
+    const bool expert = module.find(".experts.") != module.npos;
+    if (options.spelling && (expert || module.ends_with("q_proj"))) {
+      return add_block_floats(module, rows, cols);
+    }
     std::vector<int64_t> shape{rows, cols};
     if (experts > 0) shape.insert(shape.begin(), experts);
     const bool router = module.ends_with("mlp.gate");

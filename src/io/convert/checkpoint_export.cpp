@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "io/convert/json_text.h"
 #include "io/convert/output_directory.h"
+#include "io/convert/quantization_json.h"
 #include "io/file.h"
 
 namespace motley {
@@ -30,8 +31,8 @@ std::vector<Block> cut_blocks(const std::vector<ModulePlan>& plans, size_t begin
   std::vector<Block> blocks;
   for (size_t i = begin; i < end; ++i) {
     const ModulePlan& plan = plans[i];
-    const int64_t row_bytes = plan.value_row_bytes() + 2 * plan.scale_row_bytes();
-    const int64_t rows = std::max<int64_t>(1, kBlockBytes / row_bytes);
+    const int64_t step = plan.spelling ? plan.block.block_rows : 1;
+    const int64_t rows = std::max<int64_t>(1, kBlockBytes / plan.bytes_of(step)) * step;
     for (int64_t expert = 0; expert < std::max<int64_t>(plan.experts, 1); ++expert) {
       for (int64_t first = 0; first < plan.rows; first += rows) {
         blocks.push_back({i, expert, first, std::min(rows, plan.rows - first)});
@@ -141,24 +142,27 @@ class Exporter {
     if (options_.stop && options_.stop()) return cancelled("stopped; nothing was kept");
     const ModulePlan& plan = plans_[block.plan];
     const auto value_bytes = static_cast<size_t>(block.rows * plan.value_row_bytes());
-    const auto scale_bytes = static_cast<size_t>(block.rows * plan.scale_row_bytes());
-    buffer->resize(value_bytes + 2 * scale_bytes);
+    const auto scale_bytes =
+        static_cast<size_t>(plan.scale_lines(block.rows) * plan.scale_row_bytes());
+    buffer->resize(static_cast<size_t>(plan.bytes_of(block.rows)));
     PackedRows rows{.values = buffer->data()};
-    if (plan.format) {
-      rows.scales = rows.values + value_bytes;
-      rows.biases = rows.scales + scale_bytes;
-    }
+    if (plan.scale_planes() > 0) rows.scales = rows.values + value_bytes;
+    if (plan.scale_planes() > 1) rows.biases = rows.scales + scale_bytes;
     source_.fill(plan, plan.first_expert + block.expert, block.first_row, block.rows, rows);
     const int64_t row = block.expert * plan.rows + block.first_row;
     MOTLEY_RETURN_IF_ERROR(
         writer.write(declaration, row * plan.value_row_bytes(), {rows.values, value_bytes}));
-    if (plan.format) {
-      const int64_t offset = row * plan.scale_row_bytes();
+    const int64_t offset = plan.scale_lines(row) * plan.scale_row_bytes();
+    if (rows.scales != nullptr) {
       MOTLEY_RETURN_IF_ERROR(writer.write(declaration + 1, offset, {rows.scales, scale_bytes}));
+    }
+    if (rows.biases != nullptr) {
       MOTLEY_RETURN_IF_ERROR(writer.write(declaration + 2, offset, {rows.biases, scale_bytes}));
     }
-    done_bytes_ += static_cast<int64_t>(value_bytes + 2 * scale_bytes);
-    return Status::ok();
+    done_bytes_ += plan.bytes_of(block.rows);
+    if (!plan.has_tensor_scale() || block.first_row > 0) return Status::ok();
+    const float scale = source_.tensor_scale(plan);
+    return writer.write(declaration + 2, 0, std::as_bytes(std::span(&scale, 1)));
   }
 
   // The caller's thread is worker 0, and progress is promised on that thread alone.
@@ -176,39 +180,6 @@ class Exporter {
   int64_t total_bytes_ = 0;
   std::atomic<int64_t> done_bytes_{0};
 };
-
-JsonValue format_json(const MlxAffineFormat& format) {
-  return {JsonValue::Object{{"group_size", {int64_t{format.group_size}}},
-                            {"bits", {int64_t{format.bits}}}}};
-}
-
-// The default and, for every module that differs, its own entry.
-JsonValue quantization_json(const FormatRequest& request, const std::vector<ModulePlan>& plans) {
-  JsonValue result = format_json(request.standard);
-  auto& members = std::get<JsonValue::Object>(result.data);
-  members.push_back({"mode", JsonValue{std::string("affine")}});
-  for (const ModulePlan& plan : plans) {
-    const bool is_matrix = plan.role == TensorRole::kMatrix || plan.role == TensorRole::kExperts;
-    if (!is_matrix || plan.format == request.standard) continue;
-    members.push_back({plan.module, plan.format ? format_json(*plan.format) : JsonValue{false}});
-  }
-  return result;
-}
-
-// config.json with the quantization of the new checkpoint in place of the old one's.
-JsonValue with_quantization(JsonValue config, const FormatRequest& request,
-                            const std::vector<ModulePlan>& plans) {
-  auto& members = std::get<JsonValue::Object>(config.data);
-  std::erase_if(members, [](const auto& member) {
-    return member.first == "quantization" || member.first == "quantization_config";
-  });
-  if (request.layout == CheckpointLayout::kMlx) {
-    const JsonValue quantization = quantization_json(request, plans);
-    members.push_back({"quantization", quantization});
-    members.push_back({"quantization_config", quantization});
-  }
-  return config;
-}
 
 }  // namespace
 

@@ -22,9 +22,11 @@ namespace motley {
 class ModuleSource {
  public:
   virtual ~ModuleSource() = default;
-  // Rows [first, first + count) of expert `expert` (0 without experts).
+  // Rows [first, first + count) of expert `expert` (0 without experts); whole blocks of scales.
   virtual void fill(const ModulePlan& plan, int64_t expert, int64_t first, int64_t count,
                     const PackedRows& out) const = 0;
+  // The scale of a module that has one, as the file spells it.
+  virtual float tensor_scale(const ModulePlan& plan) const = 0;
 };
 
 struct ExportOptions {
@@ -44,7 +46,7 @@ struct CompanionFile {
 // Tokenizer, template and generation settings of the model at `path`, where they exist.
 Result<std::vector<CompanionFile>> read_companions(Context& context, const std::string& path);
 
-// `config` is the config.json to write; `quantization` is added to it for the MLX layout.
+// `config` is the config.json to write; what it says of quantisation is put in its place.
 Status export_checkpoint(Context& context, const FormatRequest& request, const JsonValue& config,
                          const std::vector<ModulePlan>& plans, const ModuleSource& source,
                          const std::vector<CompanionFile>& companions,

@@ -92,6 +92,77 @@ TEST_F(ConvertTest, QuantisedWeightsAreNearAndNormsKeepTheirMeaning) {
             before.weights.convolution(conv).row<float>(9)[3]);
 }
 
+// Relative to the largest magnitude of a block that a format rounds to.
+double block_float_error(const WeightMatrix& before, const WeightMatrix& after) {
+  std::vector<double> left(static_cast<size_t>(before.cols));
+  std::vector<double> right(left.size());
+  double error = 0;
+  double square = 0;
+  for (int64_t row = 0; row < before.rows; ++row) {
+    decode_row(before, row, left.data());
+    decode_row(after, row, right.data());
+    for (size_t i = 0; i < left.size(); ++i) {
+      error += (left[i] - right[i]) * (left[i] - right[i]);
+      square += left[i] * left[i];
+    }
+  }
+  return std::sqrt(error / square);
+}
+
+TEST_F(ConvertTest, BlockScaledFloatsAreNearAndKeepWhatIsSmall) {
+  // Root of the relative square error of normal values, with a margin.
+  const std::pair<const char*, double> formats[] = {
+      {"fp8", 0.03}, {"nvfp4", 0.11}, {"nvfp4-packed", 0.11}, {"mxfp4", 0.14}};
+  const LoadedModel before = load(kTiny);
+  for (const auto& [format, most] : formats) {
+    SCOPED_TRACE(format);
+    const Status status = quantize(parse_format(format).value(), format);
+    ASSERT_TRUE(status.is_ok()) << status.message();
+    const LoadedModel after = load(directory_ + "/" + format);
+    ASSERT_EQ(before.spec.tensors.size(), after.spec.tensors.size());
+    for (const char* name : {"layers.2.moe.experts.up", "layers.0.moe.experts.down"}) {
+      for (const int expert : {0, 15}) {
+        const WeightMatrix& got = after.weights.expert(find(after.spec, name), expert);
+        EXPECT_EQ(got.format, WeightFormat::kBlockFloat);
+        const double error =
+            block_float_error(before.weights.expert(find(before.spec, name), expert), got);
+        EXPECT_LT(error, most) << name;
+        EXPECT_GT(error, most / 4) << name;
+      }
+    }
+    const auto format_of = [&](const char* name) {
+      return after.weights.matrix(find(after.spec, name)).format;
+    };
+    for (const char* name : {"head", "embedding", "layers.0.moe.router",
+                             "layers.0.moe.shared_expert_gate", "layers.0.delta.in_proj_a"}) {
+      EXPECT_EQ(format_of(name), WeightFormat::kBf16) << name;
+    }
+    EXPECT_EQ(format_of("layers.3.attention.q_proj"), WeightFormat::kBlockFloat);
+    EXPECT_EQ(format_of("drafts.0.layer.attention.q_proj"),
+              std::string(format) == "fp8" ? WeightFormat::kBlockFloat : WeightFormat::kBf16);
+    EXPECT_EQ(after.spec.final_norm.weight_offset, 1.0f);
+    ASSERT_TRUE(after.quantization.claim);
+    EXPECT_TRUE(after.quantization.claim->excluded.contains("lm_head"));
+  }
+}
+
+// Both spellings of NVFP4 hold the same numbers; encoding them again changes nothing.
+TEST_F(ConvertTest, SpellingsOfOneFormatAgree) {
+  ASSERT_TRUE(quantize(parse_format("nvfp4").value(), "a").is_ok());
+  ASSERT_TRUE(quantize_checkpoint(context_.get(), directory_ + "/a",
+                                  parse_format("nvfp4-packed").value(),
+                                  {.directory = directory_ + "/b"})
+                  .is_ok());
+  const LoadedModel first = load(directory_ + "/a");
+  const LoadedModel second = load(directory_ + "/b");
+  const TensorHandle up = find(first.spec, "layers.2.moe.experts.up");
+  for (int expert = 0; expert < 16; ++expert) {
+    EXPECT_LT(
+        block_float_error(first.weights.expert(up, expert), second.weights.expert(up, expert)),
+        1e-6);
+  }
+}
+
 TEST_F(ConvertTest, DequantisingGivesBfloat16Back) {
   ASSERT_TRUE(quantize({.standard = {8, 64}}, "q").is_ok());
   const FormatRequest bf16{.layout = CheckpointLayout::kHuggingFace};
@@ -197,7 +268,8 @@ TEST_F(ConvertTest, ExistingFilesAreNotTouched) {
 }
 
 TEST_F(ConvertTest, SynthMakesLoadableCheckpointsOfEveryFormat) {
-  for (const char* format : {"bf16", "mlx4", "mlx8g32", "mlx3", "mlx6", "mlx2"}) {
+  for (const char* format : {"bf16", "mlx4", "mlx8g32", "mlx3", "mlx6", "mlx2", "fp8", "nvfp4",
+                             "nvfp4-packed", "mxfp4"}) {
     SynthOptions options{.config_path = kTiny + "/config.json",
                          .format = parse_format(format).value(),
                          .layers = 4,
@@ -216,6 +288,16 @@ TEST_F(ConvertTest, SynthMakesLoadableCheckpointsOfEveryFormat) {
     }
     // Variance 1 / in, so that logits have a deviation near one.
     EXPECT_NEAR(square / static_cast<double>(head.rows), 1.0, 0.15) << format;
+    const WeightMatrix& q_proj =
+        model.weights.matrix(find(model.spec, "layers.3.attention.q_proj"));
+    square = 0;
+    for (int64_t i = 0; i < q_proj.rows; ++i) {
+      decode_row(q_proj, i, row.data());
+      for (int64_t j = 0; j < q_proj.cols; ++j) {
+        square += double{row[static_cast<size_t>(j)]} * row[static_cast<size_t>(j)];
+      }
+    }
+    EXPECT_NEAR(square / static_cast<double>(q_proj.rows), 1.0, 0.25) << format;
   }
 }
 
@@ -238,6 +320,7 @@ TEST_F(ConvertTest, SynthDependsOnTheSeedAlone) {
 TEST(FormatRequest, NamesAreParsedOrRefused) {
   EXPECT_EQ(parse_format("bf16").value().layout, CheckpointLayout::kHuggingFace);
   EXPECT_EQ(parse_format("mlx4g32").value().standard, (MlxAffineFormat{4, 32}));
+  EXPECT_EQ(parse_format("mxfp4").value().spelling, FloatSpelling::kMxfp4Packed);
   for (const char* bad : {"", "mlx", "mlx7", "mlx4g48", "mlx4x", "mlx4g", "q4_k", "mlx-4"}) {
     EXPECT_FALSE(parse_format(bad).is_ok()) << bad;
   }

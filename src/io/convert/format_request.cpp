@@ -38,15 +38,41 @@ std::optional<MlxAffineFormat> FormatRequest::format_of(const TensorSpec& tensor
   return fits ? std::optional(format) : std::nullopt;
 }
 
+std::optional<FloatSpelling> FormatRequest::spelling_of(const TensorSpec& tensor) const {
+  const bool is_matrix = tensor.role == TensorRole::kMatrix || tensor.role == TensorRole::kExperts;
+  if (layout != CheckpointLayout::kHuggingFace || !spelling || !is_matrix) return std::nullopt;
+  for (const std::string_view part : {"embedding", "head", "router"}) {
+    if (tensor.part == part) return std::nullopt;
+  }
+  for (const std::string_view leaf : {"router", "shared_expert_gate", "in_proj_a", "in_proj_b"}) {
+    if (tensor.name.ends_with(leaf)) return std::nullopt;
+  }
+  if (tensor.part == "draft" && *spelling != FloatSpelling::kFp8) return std::nullopt;
+  const BlockFloatFormat format = block_float_format(spelled(*spelling, "").kind);
+  const int64_t cols = tensor.shape[tensor.shape.rank() - 1];
+  if (format.block_rows == 1 && cols % format.block_cols != 0) return std::nullopt;
+  return spelling;
+}
+
 Result<FormatRequest> parse_format(const std::string& text) {
   FormatRequest request;
   if (text == "bf16") {
     request.layout = CheckpointLayout::kHuggingFace;
     return request;
   }
+  for (const auto& [name, spelling] :
+       {std::pair("fp8", FloatSpelling::kFp8), std::pair("nvfp4", FloatSpelling::kNvfp4),
+        std::pair("nvfp4-packed", FloatSpelling::kNvfp4Packed),
+        std::pair("mxfp4", FloatSpelling::kMxfp4Packed)}) {
+    if (text != name) continue;
+    request.layout = CheckpointLayout::kHuggingFace;
+    request.spelling = spelling;
+    return request;
+  }
   const auto unknown = [&] {
     return invalid_argument(fmt::format(
-        "format '{}' is unknown; formats are bf16 and mlxB or mlxBgG, for example mlx4 or mlx4g32",
+        "format '{}' is unknown; formats are bf16, fp8, nvfp4, nvfp4-packed, mxfp4 and mlxB or "
+        "mlxBgG, for example mlx4 or mlx4g32",
         text));
   };
   if (!text.starts_with("mlx")) return unknown();

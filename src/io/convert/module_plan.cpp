@@ -18,6 +18,8 @@ ModulePlan new_plan(const TensorSpec& tensor, const TensorPiece& piece,
   plan.experts = tensor.role == TensorRole::kExperts ? tensor.shape[0] : 0;
   plan.cols = tensor.role == TensorRole::kVector ? 1 : tensor.shape[tensor.shape.rank() - 1];
   plan.format = request.format_of(tensor);
+  plan.spelling = request.spelling_of(tensor);
+  if (plan.spelling) plan.block = block_float_format(spelled(*plan.spelling, "").kind);
   plan.is_draft = tensor.part == "draft";
   if (needs_float32(tensor)) plan.dtype = DType::kF32;
   return plan;
@@ -67,7 +69,12 @@ std::vector<ModulePlan> split_experts(std::vector<ModulePlan> plans) {
 
 }  // namespace
 
+bool ModulePlan::has_tensor_scale() const {
+  return spelling && block.scale == BlockFloatFormat::Scale::kE4M3;
+}
+
 std::vector<TensorDeclaration> ModulePlan::declarations(CheckpointLayout layout) const {
+  if (spelling) return block_declarations();
   const auto shape_of = [&](int64_t last) {
     std::vector<int64_t> shape;
     if (experts > 0) shape.push_back(experts);
@@ -87,6 +94,22 @@ std::vector<TensorDeclaration> ModulePlan::declarations(CheckpointLayout layout)
   return {{name, DType::kU32, shape_of(cols * format->bits / 32)},
           {module + ".scales", dtype, scale_shape},
           {module + ".biases", dtype, scale_shape}};
+}
+
+std::vector<TensorDeclaration> ModulePlan::block_declarations() const {
+  const BlockFloatTensors names = spelled(*spelling, module);
+  const bool fp8 = names.kind == FloatKind::kFp8;
+  const DType scale_type = fp8                               ? DType::kF32
+                           : names.kind == FloatKind::kNvfp4 ? DType::kF8E4M3
+                                                             : DType::kU8;
+  std::vector<TensorDeclaration> result{
+      {names.codes, fp8 ? DType::kF8E4M3 : DType::kU8, {rows, block.row_bytes(cols)}},
+      {names.scales, scale_type, {block.block_lines(rows), block.blocks(cols)}}};
+  if (names.tensor_scale.empty()) return result;
+  // One writer has a scalar, the other a list of one.
+  result.push_back({names.tensor_scale, DType::kF32,
+                    names.is_reciprocal ? std::vector<int64_t>{1} : std::vector<int64_t>{}});
+  return result;
 }
 
 std::vector<ModulePlan> plan_modules(const ModelSpec& spec, const FormatRequest& request) {

@@ -1,9 +1,13 @@
 #include "io/convert/quantize.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <vector>
 
+#include "io/convert/block_rows.h"
 #include "io/convert/packed_rows.h"
 #include "io/loader.h"
 #include "spec/family_registry.h"
@@ -32,6 +36,7 @@ class LoadedSource final : public ModuleSource {
 
   void fill(const ModulePlan& plan, int64_t expert, int64_t first, int64_t count,
             const PackedRows& out) const override {
+    if (plan.spelling) return fill_blocks(plan, expert, first, count, out);
     std::vector<float> row(static_cast<size_t>(plan.cols));
     std::vector<uint8_t> codes;
     for (int64_t i = 0; i < count; ++i) {
@@ -49,7 +54,39 @@ class LoadedSource final : public ModuleSource {
     }
   }
 
+  float tensor_scale(const ModulePlan& plan) const override {
+    const std::lock_guard lock(mutex_);
+    const auto found = tensor_scales_.find(plan.module);
+    if (found != tensor_scales_.end()) return found->second;
+    std::vector<float> row(static_cast<size_t>(plan.cols));
+    float amax = 0;
+    for (int64_t i = 0; i < plan.rows; ++i) {
+      decode(plan, plan.first_expert, i, row.data());
+      for (const float value : row) amax = std::max(amax, std::fabs(value));
+    }
+    const float scale = nvfp4_tensor_scale(amax);
+    return tensor_scales_[plan.module] = is_reciprocal(plan) ? 1.0f / scale : scale;
+  }
+
  private:
+  static bool is_reciprocal(const ModulePlan& plan) {
+    return spelled(*plan.spelling, plan.module).is_reciprocal;
+  }
+
+  void fill_blocks(const ModulePlan& plan, int64_t expert, int64_t first, int64_t count,
+                   const PackedRows& out) const {
+    std::vector<float> values(static_cast<size_t>(count * plan.cols));
+    for (int64_t i = 0; i < count; ++i) {
+      decode(plan, expert, first + i, values.data() + i * plan.cols);
+    }
+    float scale = 1.0f;
+    if (plan.has_tensor_scale()) {
+      scale = tensor_scale(plan);
+      if (is_reciprocal(plan)) scale = 1.0f / scale;
+    }
+    store_block_rows(plan.block, scale, values, plan.cols, out);
+  }
+
   // How the source stores norms: its offset for each norm weight.
   void note_norms() {
     for (const ModulePlan& plan :
@@ -94,6 +131,8 @@ class LoadedSource final : public ModuleSource {
   const ModelSpec& target_;
   std::map<std::string, TensorHandle> handles_;
   std::map<int32_t, float> source_offset_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::string, float> tensor_scales_;  // by module, as spelled
 };
 
 }  // namespace
@@ -110,8 +149,11 @@ Status quantize_checkpoint(Context& context, const std::string& input, const For
                           directory.read_text("config.json", JsonLimits{}.max_bytes));
   MOTLEY_ASSIGN_OR_RETURN(const ConfigJson config, ConfigJson::parse(text, input + "/config.json"));
   const bool has_draft = !model.spec.drafts.empty();
-  MOTLEY_ASSIGN_OR_RETURN(const ModelSpec target,
-                          plan_model_spec(config, {request.layout, has_draft}));
+  MOTLEY_ASSIGN_OR_RETURN(
+      const ModelSpec target,
+      plan_model_spec(config, {.layout = request.layout,
+                               .drafts = has_draft,
+                               .separate_experts = request.spelling.has_value()}));
   const LoadedSource source(model, target);
   MOTLEY_RETURN_IF_ERROR(source.check());
   return export_checkpoint(context, request, config.root().value(), plan_modules(target, request),

@@ -1,4 +1,4 @@
-// Quantises a loaded model into a directory of the MLX layout.
+// Quantises a loaded model into a directory of its own, in the layout that the request names.
 #pragma once
 
 #include <string>

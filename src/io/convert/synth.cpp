@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -26,6 +27,9 @@ constexpr float kCommonMean = 1.0f;
 // normal noise, of deviation 0.7 beside the mean; popularities times this give nearly the same
 // shares (simulated for 32 to 512 experts: the most popular get theirs within 5 % of all uses).
 constexpr double kNormalForGumbel = 0.35;
+// Deviation of uniform codes: of E2M1, and of E4M3 with 0x7E for NaN.
+constexpr float kE2M1Deviation = 2.9261749f;
+constexpr float kE4M3Deviation = 107.24427f;
 
 class RandomSource final : public ModuleSource {
  public:
@@ -36,6 +40,7 @@ class RandomSource final : public ModuleSource {
             const PackedRows& out) const override {
     const TensorSpec& tensor = spec_.tensor(plan.sources.front().tensor);
     const uint64_t stream = hash_bytes(plan.module);
+    if (plan.spelling) return fill_blocks(plan, deviation(tensor, plan), first, count, out);
     std::vector<float> values(static_cast<size_t>(plan.cols));
     std::vector<uint8_t> codes(values.size());
     for (int64_t i = 0; i < count; ++i) {
@@ -57,7 +62,64 @@ class RandomSource final : public ModuleSource {
     }
   }
 
+  // A power of two, so that both spellings of a scale say the same.
+  float tensor_scale(const ModulePlan& plan) const override {
+    const TensorSpec& tensor = spec_.tensor(plan.sources.front().tensor);
+    const float scale = power_of_two_below(deviation(tensor, plan) / kE2M1Deviation);
+    return spelled(*plan.spelling, plan.module).is_reciprocal ? 1.0f / scale : scale;
+  }
+
  private:
+  static float power_of_two_below(float value) { return std::exp2(std::floor(std::log2(value))); }
+
+  // Uniform codes, as fill_codes(); blocks of scales begin with the rows.
+  void fill_blocks(const ModulePlan& plan, float deviation, int64_t first, int64_t count,
+                   const PackedRows& out) const {
+    const uint64_t stream = hash_bytes(plan.module);
+    const bool fp8 = plan.block.element == BlockFloatFormat::Element::kE4M3;
+    const int64_t bytes = plan.value_row_bytes();
+    const auto row_of = [&](int64_t row) {
+      return static_cast<uint64_t>(plan.first_expert * plan.rows + row);
+    };
+    for (int64_t i = 0; i < count; ++i) {
+      PositionedRandom random(options_.seed, stream, row_of(first + i));
+      std::byte* row = out.values + i * bytes;
+      random.fill_bytes({row, static_cast<size_t>(bytes)});
+      for (int64_t at = 0; fp8 && at < bytes; ++at) {
+        if ((row[at] & std::byte{0x7F}) == std::byte{0x7F}) row[at] ^= std::byte{1};  // no NaN
+      }
+    }
+    const int64_t blocks = plan.block.blocks(plan.cols);
+    for (int64_t line = 0; line < plan.scale_lines(count); ++line) {
+      PositionedRandom random(options_.seed, stream ^ 3,
+                              row_of(first + line * plan.block.block_rows));
+      for (int64_t i = line * blocks; i < (line + 1) * blocks; ++i) {
+        store_block_scale(plan.block, deviation, i, &random, out.scales);
+      }
+    }
+  }
+
+  static void store_block_scale(const BlockFloatFormat& block, float deviation, int64_t index,
+                                PositionedRandom* random, std::byte* scales) {
+    const float own = deviation * (1.0f + 0.1f * random->normal());
+    if (block.scale == BlockFloatFormat::Scale::kF32) {
+      const float scale = own / kE4M3Deviation;
+      std::memcpy(scales + 4 * index, &scale, sizeof(scale));
+      return;
+    }
+    const float scale = own / kE2M1Deviation;
+    if (block.scale == BlockFloatFormat::Scale::kE4M3) {
+      const float tensor_scale = power_of_two_below(deviation / kE2M1Deviation);
+      scales[index] = static_cast<std::byte>(to_e4m3(scale / tensor_scale).bits);
+      return;
+    }
+    // One of the two powers of two around it, so often that squares have the wanted mean.
+    const float below = power_of_two_below(scale);
+    const float excess = (scale / below) * (scale / below);
+    const bool above = random->uniform() * 3 < double{excess} - 1;
+    scales[index] = static_cast<std::byte>(to_e8m0_up(above ? 2 * below : below).bits);
+  }
+
   // Rows whose values matter beyond their size: they are drawn as numbers, not as codes.
   bool has_structure(const TensorSpec& tensor) const {
     return options_.router_skew > 0 && (tensor.part == "router" || tensor.part == "embedding");
@@ -189,8 +251,11 @@ Status synthesise_checkpoint(Context& context, const SynthOptions& options) {
   if (options.layers > 0) MOTLEY_RETURN_IF_ERROR(cut_layers(&changed, options.layers));
   MOTLEY_ASSIGN_OR_RETURN(const ConfigJson config,
                           ConfigJson::parse(json_text(changed), options.config_path));
-  MOTLEY_ASSIGN_OR_RETURN(const ModelSpec spec,
-                          plan_model_spec(config, {options.format.layout, options.drafts}));
+  MOTLEY_ASSIGN_OR_RETURN(
+      const ModelSpec spec,
+      plan_model_spec(config, {.layout = options.format.layout,
+                               .drafts = options.drafts,
+                               .separate_experts = options.format.spelling.has_value()}));
   const RandomSource source(spec, options);
   return export_checkpoint(context, options.format, changed, plan_modules(spec, options.format),
                            source, {}, options.output);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/cpu/decoded_rows.h"
+
 namespace motley {
 namespace {
 
@@ -13,8 +15,39 @@ int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-bool serves(const PackedLayout& layout, const MlxAffineFormat& format) {
-  return layout.group_size == format.group_size && layout.nibble_order == (format.bits == 4);
+bool is_e2m1(const WeightMatrix& weights) {
+  return weights.format == WeightFormat::kBlockFloat &&
+         weights.block.element == BlockFloatFormat::Element::kE2M1;
+}
+
+bool has_nibbles(const WeightMatrix& weights) {
+  return is_e2m1(weights) || weights.affine.bits == 4;
+}
+
+bool serves(const PackedLayout& layout, const WeightMatrix& weights) {
+  return layout.group_size == packed_group_size(weights) &&
+         layout.nibble_order == has_nibbles(weights) && layout.e2m1 == is_e2m1(weights);
+}
+
+ScalarFormat block_scale_format(const WeightMatrix& weights) {
+  switch (weights.block.scale) {
+    case BlockFloatFormat::Scale::kF32:
+      return ScalarFormat::kF32;
+    case BlockFloatFormat::Scale::kBf16:
+      return ScalarFormat::kBf16;
+    case BlockFloatFormat::Scale::kE4M3:
+      return ScalarFormat::kE4M3;
+    case BlockFloatFormat::Scale::kE8M0:
+      break;
+  }
+  return ScalarFormat::kE8M0;
+}
+
+// What the kernels want of E4M3 weights.
+bool has_whole_blocks(const WeightMatrix& weights) {
+  return (weights.block.block_cols % kPackedLanes == 0 ||
+          weights.block.block_cols >= weights.cols) &&
+         weights.tensor_scale == 1.0f;
 }
 
 ScalarFormat scalar_format(const WeightMatrix& weights) {
@@ -25,6 +58,8 @@ ScalarFormat scalar_format(const WeightMatrix& weights) {
       return ScalarFormat::kF16;
     case WeightFormat::kBf16:
       return ScalarFormat::kBf16;
+    case WeightFormat::kBlockFloat:
+      return block_scale_format(weights);
     case WeightFormat::kMlxAffine:
       break;
   }
@@ -53,17 +88,25 @@ void clear_padding(const PackedLayout& layout, std::byte* row) {
 
 }  // namespace
 
-PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limbs, bool bf16) {
-  MOTLEY_CHECK(format.is_valid() && cols > 0 && cols % format.group_size == 0,
+int64_t packed_group_size(const WeightMatrix& weights) {
+  if (weights.format == WeightFormat::kMlxAffine) return weights.affine.group_size;
+  return is_e2m1(weights) ? weights.block.block_cols : 0;
+}
+
+PackedLayout packed_layout(const WeightMatrix& weights, int limbs, bool bf16) {
+  const int64_t cols = weights.cols;
+  const int64_t group_size = packed_group_size(weights);
+  MOTLEY_CHECK(group_size > 0 && cols > 0 && cols % group_size == 0,
                "columns must be whole groups");
   PackedLayout layout;
   layout.cols = cols;
-  layout.groups = cols / format.group_size;
+  layout.groups = cols / group_size;
   layout.blocks = round_up(cols, kPackedBlock) / kPackedBlock;
-  layout.group_size = format.group_size;
+  layout.group_size = static_cast<int32_t>(group_size);
   layout.limbs = limbs;
-  layout.nibble_order = format.bits == 4;
+  layout.nibble_order = has_nibbles(weights);
   layout.bf16 = bf16;
+  layout.e2m1 = is_e2m1(weights);
   if (bf16) {
     layout.scales_offset = layout.sums_offset = layout.row_bytes = 2 * layout.blocks * kPackedBlock;
     return layout;
@@ -71,13 +114,13 @@ PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limb
   const int64_t scale_bytes = round_up(layout.groups, kPackedLanes) * 4;
   layout.scales_offset = layout.blocks * kPackedBlock * limbs;
   layout.sums_offset = layout.scales_offset + scale_bytes;
-  layout.row_bytes = layout.sums_offset + scale_bytes;
+  layout.row_bytes = layout.sums_offset + (layout.e2m1 && limbs == 3 ? 2 : 1) * scale_bytes;
   return layout;
 }
 
 const ActivationPacks::Pack& ActivationPacks::find(const WeightMatrix& weights) const {
   for (int i = 0; i < pack_count_; ++i) {
-    if (serves(packs_[static_cast<size_t>(i)].layout, weights.affine)) {
+    if (serves(packs_[static_cast<size_t>(i)].layout, weights)) {
       return packs_[static_cast<size_t>(i)];
     }
   }
@@ -88,13 +131,13 @@ const ActivationPacks::Pack& ActivationPacks::find(const WeightMatrix& weights) 
 void ActivationPacks::require(const LinearKernels& kernels, Stream& stream,
                               const WeightMatrix& weights) {
   MOTLEY_CHECK(weights.cols == cols_, "weights and x disagree on in_features");
-  if (weights.format != WeightFormat::kMlxAffine) return;
+  if (packed_group_size(weights) == 0) return;
   for (int i = 0; i < pack_count_; ++i) {
-    if (serves(packs_[static_cast<size_t>(i)].layout, weights.affine)) return;
+    if (serves(packs_[static_cast<size_t>(i)].layout, weights)) return;
   }
-  const bool bf16 = kernels.bfloat16_tiles && arithmetic_.fast && weights.affine.bits == 4 &&
-                    weights.affine.group_size >= 64;
-  const PackedLayout layout = packed_layout(weights.affine, cols_, arithmetic_.limbs, bf16);
+  const bool bf16 = kernels.bfloat16_tiles && arithmetic_.fast && !is_e2m1(weights) &&
+                    weights.affine.bits == 4 && weights.affine.group_size >= 64;
+  const PackedLayout layout = packed_layout(weights, arithmetic_.limbs, bf16);
   auto* base = static_cast<std::byte*>(
       stream.scratch().allocate_bytes(static_cast<size_t>(layout.row_bytes * count())));
   std::byte** rows = stream.scratch().allocate<std::byte*>(count());
@@ -161,7 +204,7 @@ void ActivationPacks::build_tiles(const LinearKernels& kernels, const WeightMatr
 
 int64_t ActivationPacks::tile_bytes(const LinearKernels& kernels,
                                     const WeightMatrix& weights) const {
-  if (weights.format != WeightFormat::kMlxAffine) return 0;
+  if (packed_group_size(weights) == 0) return 0;
   return tile_bytes_of(kernels, layout(weights), count());
 }
 
@@ -199,9 +242,21 @@ void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
                    const ActivationPacks& x, const ProductOutput& output, bool fast,
                    std::byte* scratch, const std::byte* next) {
   MOTLEY_CHECK(static_cast<int64_t>(output.y.size()) == x.count(), "one output row per input row");
-  if (weights.format != WeightFormat::kMlxAffine) {
-    const FloatRows rows{plane_bytes(weights.codes), weights.codes.row_bytes, weights.rows,
-                         weights.cols, scalar_format(weights)};
+  if (packed_group_size(weights) == 0) {
+    FloatRows rows{plane_bytes(weights.codes), weights.codes.row_bytes, weights.rows, weights.cols,
+                   scalar_format(weights)};
+    if (weights.format == WeightFormat::kBlockFloat) {
+      if (!has_whole_blocks(weights)) {
+        return multiply_decoded_rows(kernels, weights, x, output, fast, scratch);
+      }
+      rows.format = ScalarFormat::kE4M3;
+      rows.scales = plane_bytes(weights.scales);
+      rows.scales_stride = weights.scales.row_bytes;
+      rows.scale_format = scalar_format(weights);
+      rows.block_rows = weights.block.block_rows;
+      rows.block_cols = weights.block.block_cols;
+      rows.first_in_block = weights.first_in_block;
+    }
     kernels.float_rows(rows, {x.float_rows().data(), output.y.data(), output.y_offset, x.count()},
                        fast, scratch);
     return;
@@ -215,8 +270,9 @@ void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
   rows.biases_stride = weights.biases.row_bytes;
   rows.rows = weights.rows;
   rows.cols = weights.cols;
-  rows.bits = weights.affine.bits;
-  rows.group_size = weights.affine.group_size;
+  rows.bits = has_nibbles(weights) ? 4 : weights.affine.bits;
+  rows.group_size = static_cast<int32_t>(packed_group_size(weights));
+  if (is_e2m1(weights)) rows.multiplier = 0.5f * weights.tensor_scale;
   rows.scale_format = scalar_format(weights);
   rows.next = next != nullptr ? reinterpret_cast<const uint8_t*>(next)
                               : rows.codes + rows.rows * rows.codes_stride;

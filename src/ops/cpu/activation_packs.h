@@ -15,8 +15,10 @@
 
 namespace motley {
 
-PackedLayout packed_layout(const MlxAffineFormat& format, int64_t cols, int limbs,
-                           bool bf16 = false);
+// The group size of integers that meet `weights`; 0: they take x as floats.
+int64_t packed_group_size(const WeightMatrix& weights);
+
+PackedLayout packed_layout(const WeightMatrix& weights, int limbs, bool bf16 = false);
 
 class ActivationPacks {
  public:
@@ -60,7 +62,7 @@ class ActivationPacks {
   std::span<const float* const> float_rows_;
   int64_t cols_;
   RoleArithmetic arithmetic_;
-  std::array<Pack, 6> packs_;  // three group sizes in two orders
+  std::array<Pack, 8> packs_;  // three group sizes in two orders, and two of E2M1
   int pack_count_ = 0;
 };
 

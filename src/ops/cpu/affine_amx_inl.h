@@ -140,6 +140,8 @@ void unpack_integer_rows(const AffineRows& weights, int64_t first, int64_t rows,
       case CodeWidth::kWide:
         unpack_row_tile<CodeWidth::kWide>(weights, begin, count, layout, prefetcher, codes);
         break;
+      case CodeWidth::kE2M1:
+        break;  // never comes here
     }
     widen_scalars(weights.scales + begin * weights.scales_stride, weights.scales_stride, count,
                   weights.scale_format, layout.groups, out.scales + row * out.scalar_stride);

@@ -33,10 +33,25 @@ int64_t affine_panel_scratch_avx512(int64_t cols);
 void float_rows_avx512(const FloatRows& weights, const FloatTokens& tokens, bool fast,
                        std::byte* scratch);
 
+// The same for E4M3 weights.
+void e4m3_rows_avx512(const FloatRows& weights, const FloatTokens& tokens);
+
 // The first `count` of 16 scalars, the others 0.
 static inline __m512 load_scalars(const uint8_t* data, ScalarFormat format, int64_t count) {
   const auto mask = static_cast<__mmask16>(count >= 16 ? 0xFFFF : (1 << count) - 1);
   if (format == ScalarFormat::kF32) return _mm512_maskz_loadu_ps(mask, data);
+  if (format == ScalarFormat::kE4M3) {
+    // Positive ones: their bits are those of a half of 2^-8 the value.
+    const __m256i codes = _mm256_cvtepu8_epi16(_mm_maskz_loadu_epi8(mask, data));
+    return _mm512_mul_ps(_mm512_cvtph_ps(_mm256_slli_epi16(codes, 7)), _mm512_set1_ps(256.0f));
+  }
+  if (format == ScalarFormat::kE8M0) {
+    const __m512i codes = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(mask, data));
+    const __mmask16 smallest = _mm512_mask_testn_epi32_mask(mask, codes, codes);
+    const __m512i bits = _mm512_slli_epi32(codes, 23);
+    return _mm512_castsi512_ps(
+        _mm512_mask_mov_epi32(bits, smallest, _mm512_set1_epi32(0x00400000)));
+  }
   const __m256i bits = _mm256_maskz_loadu_epi16(mask, data);
   if (format == ScalarFormat::kF16) return _mm512_cvtph_ps(bits);
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
@@ -88,7 +103,8 @@ struct CodeHalves {
   __m512i high;
 };
 
-enum class CodeWidth { kNibble, kNarrow, kWide };  // 4 bits; 2 or 3; 5, 6 or 8
+// 4 bits; 2 or 3; 5, 6 or 8; E2M1, whose codes become 12 + twice their value.
+enum class CodeWidth { kNibble, kNarrow, kWide, kE2M1 };
 
 static inline CodeWidth code_width(int bits) {
   return bits == 4 ? CodeWidth::kNibble : bits < 4 ? CodeWidth::kNarrow : CodeWidth::kWide;
@@ -124,6 +140,12 @@ struct CodeDecoder {
 
 }  // namespace
 
+// 12 + twice the value of each E2M1 code.
+static inline __m512i e2m1_codes(__m512i nibbles) {
+  const __m128i table = _mm_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), nibbles);
+}
+
 static inline __mmask64 byte_mask(int64_t count) {
   return count >= 64 ? ~__mmask64{0} : count <= 0 ? 0 : (__mmask64{1} << count) - 1;
 }
@@ -132,11 +154,13 @@ static inline __mmask64 byte_mask(int64_t count) {
 template <CodeWidth width>
 static inline CodeHalves load_codes(const uint8_t* data, int64_t bytes,
                                     const CodeDecoder& decoder) {
-  if constexpr (width == CodeWidth::kNibble) {
+  if constexpr (width == CodeWidth::kNibble || width == CodeWidth::kE2M1) {
     const __m512i packed =
         bytes >= 64 ? _mm512_loadu_si512(data) : _mm512_maskz_loadu_epi8(byte_mask(bytes), data);
-    return {_mm512_and_si512(packed, decoder.mask),
-            _mm512_and_si512(_mm512_srli_epi16(packed, 4), decoder.mask)};
+    const __m512i low = _mm512_and_si512(packed, decoder.mask);
+    const __m512i high = _mm512_and_si512(_mm512_srli_epi16(packed, 4), decoder.mask);
+    if constexpr (width == CodeWidth::kE2M1) return {e2m1_codes(low), e2m1_codes(high)};
+    return {low, high};
   } else {
     const __m512i first = _mm512_maskz_loadu_epi8(byte_mask(bytes), data);
     __m512i low;

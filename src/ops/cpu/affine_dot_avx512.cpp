@@ -18,6 +18,14 @@ __m512i merge128(__m512i a, __m512i b) {
   return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
 }
 
+// The same within the lanes of 8 columns: for groups of 16.
+__m512i merge16(__m512i a, __m512i b) {
+  const __m512 left = _mm512_castsi512_ps(a);
+  const __m512 right = _mm512_castsi512_ps(b);
+  return _mm512_add_epi32(_mm512_castps_si512(_mm512_shuffle_ps(left, right, 0x88)),
+                          _mm512_castps_si512(_mm512_shuffle_ps(left, right, 0xDD)));
+}
+
 // Merges the vectors of a stretch of 16 groups (kBlocks blocks) as they come.
 template <int kBlocks>
 struct GroupTree {
@@ -27,6 +35,10 @@ struct GroupTree {
   void add(int block, __m512i sums) {
     if (block % 2 == 0) {
       level[0] = sums;
+      return;
+    }
+    if constexpr (kBlocks == 2) {
+      level[0] = merge16(level[0], sums);
       return;
     }
     const __m512i pair = merge32(level[0], sums);
@@ -48,6 +60,7 @@ struct GroupTree {
   }
   // Lane j: the sum of group j.
   __m512i result(__m512i order) const {
+    if constexpr (kBlocks == 2) return _mm512_permutexvar_epi32(order, level[0]);
     if constexpr (kBlocks == 4) return _mm512_permutexvar_epi32(order, level[2]);
     if constexpr (kBlocks == 8) return _mm512_permutexvar_epi32(order, level[3]);
     return level[3];
@@ -57,6 +70,9 @@ struct GroupTree {
 // Where group j's sum lies after the merges.
 template <int kBlocks>
 __m512i group_order() {
+  if constexpr (kBlocks == 2) {
+    return _mm512_setr_epi32(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+  }
   if constexpr (kBlocks == 4) {
     return _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   }
@@ -90,6 +106,13 @@ struct TokenSums {
     }
     main.add(block, add_products(sums, codes, x));
   }
+  // main_excess, low_excess: what the sums are too large by.
+  __m512 value(__m512i order, __m512i main_excess, __m512i low_excess) const {
+    const __m512 high = _mm512_cvtepi32_ps(_mm512_sub_epi32(main.result(order), main_excess));
+    if constexpr (kLimbs < 3) return high;
+    const __m512i rest = _mm512_sub_epi32(low.result(order), low_excess);
+    return _mm512_fmadd_ps(high, _mm512_set1_ps(256.0f), _mm512_cvtepi32_ps(rest));
+  }
   __m512 value(__m512i order) const {
     const __m512 high = _mm512_cvtepi32_ps(main.result(order));
     if constexpr (kLimbs < 3) return high;
@@ -108,9 +131,12 @@ struct RowDot {
   const std::byte* x[kTokens];
   __m512i order = group_order<kBlocks>();
 
+  static constexpr bool kE2M1 = width == CodeWidth::kE2M1;
   static int64_t block_bytes(const CodeDecoder& decoder) {
-    return width == CodeWidth::kNibble ? kPackedBlock / 2 : decoder.block_bytes;
+    return width == CodeWidth::kNibble || kE2M1 ? kPackedBlock / 2 : decoder.block_bytes;
   }
+  // From the sums of the upper limbs, in a packed row, to those of the lowest.
+  int64_t low_sums() const { return layout.sums_offset - layout.scales_offset; }
 
   // lanes[t] = the 16 lanes of row n and token t.
   void run(int64_t n, __m512 (&lanes)[kTokens]) const {
@@ -149,6 +175,16 @@ struct RowDot {
       for (int t = 0; t < kTokens; ++t) sums[t].add(block, halves, x[t] + of_row * kStep);
     }
     const __m512 scales = pair_scalars(weights.scales, weights.scales_stride, n, m);
+    if constexpr (kE2M1) {
+      for (int t = 0; t < kTokens; ++t) {
+        const std::byte* excess = x[t] + layout.sums_offset;
+        const __m512i low = kLimbs < 3 ? __m512i{} : twice_integers(excess + low_sums());
+        lanes[t] = _mm512_fmadd_ps(sums[t].value(order, twice_integers(excess), low),
+                                   _mm512_mul_ps(scales, twice(x[t] + layout.scales_offset)),
+                                   _mm512_setzero_ps());
+      }
+      return;
+    }
     const __m512 biases = pair_scalars(weights.biases, weights.biases_stride, n, m);
     for (int t = 0; t < kTokens; ++t) {
       const __m512 x_scales = twice(x[t] + layout.scales_offset);
@@ -167,6 +203,10 @@ struct RowDot {
   }
   static __m512 twice(const std::byte* eight_floats) {
     return _mm512_broadcast_f32x8(_mm256_load_ps(reinterpret_cast<const float*>(eight_floats)));
+  }
+
+  static __m512i twice_integers(const std::byte* eight) {
+    return _mm512_broadcast_i64x4(_mm256_load_si256(reinterpret_cast<const __m256i*>(eight)));
   }
 
   // The last stretch of fewer than 16 groups.
@@ -193,13 +233,22 @@ struct RowDot {
   void accumulate(int64_t n, int64_t i, int64_t groups,
                   const TokenSums<kLimbs, kBlocks> (&sums)[kTokens],
                   __m512 (&lanes)[kTokens]) const {
-    const int64_t scalar_bytes = weights.scale_format == ScalarFormat::kF32 ? 4 : 2;
-    const int64_t offset = i * 16 * scalar_bytes;
+    const int64_t offset = i * 16 * scalar_bytes(weights.scale_format);
     const uint8_t* scale_data = weights.scales + n * weights.scales_stride + offset;
-    const uint8_t* bias_data = weights.biases + n * weights.biases_stride + offset;
     _mm_prefetch(scale_data + kPrefetchRows * weights.scales_stride, _MM_HINT_T0);
-    _mm_prefetch(bias_data + kPrefetchRows * weights.biases_stride, _MM_HINT_T0);
     const __m512 scales = load_scalars(scale_data, weights.scale_format, groups);
+    if constexpr (kE2M1) {
+      for (int t = 0; t < kTokens; ++t) {
+        const std::byte* excess = x[t] + layout.sums_offset + i * 64;
+        const __m512i low = kLimbs < 3 ? __m512i{} : _mm512_load_si512(excess + low_sums());
+        const __m512 x_scales = _mm512_load_ps(x[t] + layout.scales_offset + i * 64);
+        lanes[t] = _mm512_fmadd_ps(sums[t].value(order, _mm512_load_si512(excess), low),
+                                   _mm512_mul_ps(scales, x_scales), lanes[t]);
+      }
+      return;
+    }
+    const uint8_t* bias_data = weights.biases + n * weights.biases_stride + offset;
+    _mm_prefetch(bias_data + kPrefetchRows * weights.biases_stride, _MM_HINT_T0);
     const __m512 biases = load_scalars(bias_data, weights.scale_format, groups);
     for (int t = 0; t < kTokens; ++t) {
       const __m512 x_scales = _mm512_load_ps(x[t] + layout.scales_offset + i * 64);
@@ -244,7 +293,7 @@ void dot_tokens(const AffineRows& weights, const PackedLayout& layout, const Cod
   }
   for (int t = 0; t < kTokens; ++t) {
     _mm512_mask_storeu_ps(tokens.y[first_token + t] + tokens.y_offset + first_row, row_mask(rows),
-                          sum_lanes(lanes[t]));
+                          _mm512_mul_ps(sum_lanes(lanes[t]), _mm512_set1_ps(weights.multiplier)));
   }
 }
 
@@ -282,6 +331,10 @@ void choose_group(const AffineRows& weights, const PackedLayout& layout,
 
 void affine_dot_avx512(const AffineRows& weights, const PackedLayout& layout,
                        const PackedTokens& tokens) {
+  if (layout.e2m1 && layout.group_size == 16) {
+    return choose_limbs<CodeWidth::kE2M1, 16>(weights, layout, tokens);
+  }
+  if (layout.e2m1) return choose_limbs<CodeWidth::kE2M1, 32>(weights, layout, tokens);
   switch (code_width(weights.bits)) {
     case CodeWidth::kNibble:
       return choose_group<CodeWidth::kNibble>(weights, layout, tokens);
@@ -289,6 +342,8 @@ void affine_dot_avx512(const AffineRows& weights, const PackedLayout& layout,
       return choose_group<CodeWidth::kNarrow>(weights, layout, tokens);
     case CodeWidth::kWide:
       return choose_group<CodeWidth::kWide>(weights, layout, tokens);
+    case CodeWidth::kE2M1:
+      return;  // no number of bits
   }
 }
 

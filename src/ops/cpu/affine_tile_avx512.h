@@ -49,13 +49,12 @@ static inline Panel panel_at(std::byte* scratch, const PackedLayout& layout, int
 // Transposes 16 groups of 16 rows' scalars. Rows that do not exist repeat the last one.
 static inline void unpack_scalars(const uint8_t* data, int64_t stride, int64_t rows,
                                   ScalarFormat format, int64_t groups, float* out) {
-  const int64_t scalar_bytes = format == ScalarFormat::kF32 ? 4 : 2;
+  const int64_t bytes = scalar_bytes(format);
   for (int64_t first = 0; first < groups; first += 16) {
     __m512i values[16];
     for (int64_t r = 0; r < 16; ++r) {
       const uint8_t* row = data + (r < rows ? r : rows - 1) * stride;
-      values[r] =
-          _mm512_castps_si512(load_scalars(row + first * scalar_bytes, format, groups - first));
+      values[r] = _mm512_castps_si512(load_scalars(row + first * bytes, format, groups - first));
     }
     transpose16(values);
     for (int i = 0; i < 16; ++i) _mm512_store_si512(out + (first + i) * 16, values[i]);
@@ -124,6 +123,9 @@ static inline void unpack_panel(const AffineRows& weights, int64_t first, int64_
                                 const PackedLayout& layout, const Panel& panel) {
   unpack_scalars(weights.scales + first * weights.scales_stride, weights.scales_stride, rows,
                  weights.scale_format, layout.groups, panel.scales);
+  if (layout.e2m1) {
+    return unpack_codes<CodeWidth::kNibble, order>(weights, first, rows, layout, panel.codes);
+  }
   unpack_scalars(weights.biases + first * weights.biases_stride, weights.biases_stride, rows,
                  weights.scale_format, layout.groups, panel.biases);
   switch (code_width(weights.bits)) {
@@ -133,7 +135,20 @@ static inline void unpack_panel(const AffineRows& weights, int64_t first, int64_
       return unpack_codes<CodeWidth::kNarrow, order>(weights, first, rows, layout, panel.codes);
     case CodeWidth::kWide:
       return unpack_codes<CodeWidth::kWide, order>(weights, first, rows, layout, panel.codes);
+    case CodeWidth::kE2M1:
+      return;  // no number of bits
   }
+}
+
+// float(S) from the sums of each limb, which are too large by `excess` (PackedLayout).
+template <int kLimbs>
+static inline __m512 e2m1_value(const __m512i (&sums)[kLimbs], __m512i excess, __m512i low_excess) {
+  __m512i top = sums[kLimbs - 1];
+  if constexpr (kLimbs > 1) top = _mm512_add_epi32(_mm512_slli_epi32(top, 8), sums[kLimbs - 2]);
+  const __m512 high = _mm512_cvtepi32_ps(_mm512_sub_epi32(top, excess));
+  if constexpr (kLimbs < 3) return high;
+  return _mm512_fmadd_ps(high, _mm512_set1_ps(256.0f),
+                         _mm512_cvtepi32_ps(_mm512_sub_epi32(sums[0], low_excess)));
 }
 
 // float(S) from the sums of each limb.

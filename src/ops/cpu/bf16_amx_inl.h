@@ -299,6 +299,7 @@ void pack_groups_tiled(const PackedLayout& layout, const float* x, int64_t first
 
 void affine_rows_tiled(const AffineRows& weights, const PackedLayout& layout,
                        const PackedTokens& tokens, std::byte* scratch) {
+  if (layout.e2m1) return linear_kernels_avx512().affine_rows(weights, layout, tokens, scratch);
   if (layout.bf16) return affine_rows_bf16(weights, layout, tokens, scratch);
   affine_rows_integer(weights, layout, tokens, scratch);
 }
@@ -306,7 +307,9 @@ void affine_rows_tiled(const AffineRows& weights, const PackedLayout& layout,
 int64_t scratch_bytes_tiled(int64_t cols) {
   const int64_t integer = integer_scratch_bytes(cols);
   const int64_t bf16 = bf16_scratch_bytes(cols);
-  return integer > bf16 ? integer : bf16;
+  const int64_t tiled = integer > bf16 ? integer : bf16;
+  const int64_t untiled = linear_kernels_avx512().scratch_bytes(cols);
+  return tiled > untiled ? tiled : untiled;
 }
 
 LinearKernels tiled_kernels() {

@@ -153,6 +153,10 @@ void fetch_start(const WeightMatrix& weights, int64_t first_row) {
     for (int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(start + i);
   };
   fetch(weights.codes, kBytes);
+  if (weights.format == WeightFormat::kBlockFloat) {
+    __builtin_prefetch(weights.scale_line(first_row));
+    return;
+  }
   if (weights.format != WeightFormat::kMlxAffine) return;
   fetch(weights.scales, kBytes / 8);
   fetch(weights.biases, kBytes / 8);
@@ -174,12 +178,11 @@ void compute_hidden(const Call& call, const Piece& piece, const WorkerMemory& me
   x.build_tiles(call.kernels, weights.up, memory.tiles);
   multiply_rows(call.kernels, up, x, {{memory.up_rows, pairs}, 0}, share.fast,
                 memory.kernel_scratch, gate.codes.data + count * gate.codes.row_bytes);
-  const bool quantise = weights.down.format == WeightFormat::kMlxAffine;
+  const int64_t group_size = packed_group_size(weights.down);
   for (size_t i = 0; i < pairs; ++i) {
     float* hidden = share.hidden_rows[i] + piece.begin;
     call.kernels.silu_multiply(hidden, memory.up_rows[i], count, call.params.swiglu.limit);
-    if (!quantise) continue;
-    const int64_t group_size = weights.down.affine.group_size;
+    if (group_size == 0) continue;
     call.kernels.pack_groups(share.hidden.layout(weights.down), hidden, piece.begin / group_size,
                              count / group_size, share.hidden.rows(weights.down)[i]);
   }

@@ -82,6 +82,10 @@ void float_rows_avx512(const FloatRows& weights, const FloatTokens& tokens, bool
       return multiply<ScalarFormat::kF16>(weights, tokens);
     case ScalarFormat::kBf16:
       return multiply<ScalarFormat::kBf16>(weights, tokens);
+    case ScalarFormat::kE4M3:
+      return e4m3_rows_avx512(weights, tokens);
+    case ScalarFormat::kE8M0:
+      return;  // of scales alone
   }
 }
 

@@ -1,5 +1,7 @@
 #include <immintrin.h>
 
+#include <initializer_list>
+
 #include "ops/cpu/linear_kernels.h"
 
 namespace motley {
@@ -35,6 +37,12 @@ Ints add(Ints a, Ints b) {
 }
 Ints shift_left_8(Ints a) {
   return _mm256_slli_epi32(a, 8);
+}
+Ints subtract(Ints a, Ints b) {
+  return _mm256_sub_epi32(a, b);
+}
+Ints load_ints(const void* data) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(data));
 }
 Floats to_floats(Ints a) {
   return _mm256_cvtepi32_ps(a);
@@ -77,9 +85,22 @@ Ints sum_each(const Ints (&v)[kLanes]) {
                           _mm256_permute2x128_si256(a, b, 0x31));
 }
 
+Ints sum_pairs(const Ints (&v)[kLanes / 2]) {
+  const __m256i a = _mm256_hadd_epi32(v[0], v[1]);
+  const __m256i b = _mm256_hadd_epi32(v[2], v[3]);
+  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20),
+                          _mm256_permute2x128_si256(a, b, 0x31));
+}
+
 Floats load_weights(const uint8_t* data, ScalarFormat format, int64_t index) {
   if (format == ScalarFormat::kF32) {
     return _mm256_loadu_ps(reinterpret_cast<const float*>(data + 4 * index));
+  }
+  if (format == ScalarFormat::kE4M3) {
+    const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(data + index));
+    // The sign comes to the top bit and the one below, which it leaves again.
+    const __m128i half = _mm_slli_epi16(_mm_cvtepi8_epi16(codes), 7);
+    return _mm256_cvtph_ps(_mm_and_si128(half, _mm_set1_epi16(static_cast<int16_t>(0xBFFF))));
   }
   const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data + 2 * index));
   if (format == ScalarFormat::kF16) return _mm256_cvtph_ps(bits);
@@ -96,6 +117,16 @@ void split_nibbles(const uint8_t* data, uint8_t* low, uint8_t* high) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(low), _mm256_and_si256(packed, mask));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(high),
                       _mm256_and_si256(_mm256_srli_epi16(packed, 4), mask));
+}
+
+void split_e2m1(const uint8_t* data, uint8_t* low, uint8_t* high) {
+  const __m256i codes = _mm256_setr_epi8(12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0,
+                                         12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0);
+  split_nibbles(data, low, high);
+  for (uint8_t* half : {low, high}) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(half),
+                        _mm256_shuffle_epi8(codes, load_bytes(half)));
+  }
 }
 
 }  // namespace

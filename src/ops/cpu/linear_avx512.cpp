@@ -48,6 +48,14 @@ void store_digits(__m512i values, int limbs, __m128i order, std::byte* out) {
   }
 }
 
+// The sums that E2M1 codes want (PackedLayout).
+void store_integer_sums(const PackedLayout& layout, int64_t group, int32_t sum, int32_t low_sum,
+                        std::byte* row) {
+  auto* out = reinterpret_cast<int32_t*>(row + layout.sums_offset) + group;
+  *out = 12 * (layout.limbs == 3 ? (sum - low_sum) / 256 : sum);
+  if (layout.limbs == 3) out[(layout.sums_offset - layout.scales_offset) / 4] = 12 * low_sum;
+}
+
 void pack_group(const PackedLayout& layout, const float* x, int64_t group, std::byte* row) {
   const __m128i order = layout.nibble_order
                             ? _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15)
@@ -58,10 +66,12 @@ void pack_group(const PackedLayout& layout, const float* x, int64_t group, std::
   const __m512 multiplier = _mm512_set1_ps(power_of_two(shift));
   const __mmask16 mask = finite ? 0xFFFF : 0;
   __m512i sum = _mm512_setzero_si512();
+  __m512i low_sum = _mm512_setzero_si512();  // of the lowest limb
   for (int i = 0; i < layout.group_size; i += 16) {
     const __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + i), multiplier);
     const __m512i values = _mm512_cvtps_epi32(scaled);
     sum = _mm512_add_epi32(sum, values);
+    low_sum = _mm512_add_epi32(low_sum, _mm512_srai_epi32(_mm512_slli_epi32(values, 24), 24));
     const int64_t element = group * layout.group_size + i;
     store_digits(
         values, layout.limbs, order,
@@ -69,6 +79,10 @@ void pack_group(const PackedLayout& layout, const float* x, int64_t group, std::
   }
   const float scale = finite ? power_of_two(-shift) : float_from_bits(0x7FC00000u);
   reinterpret_cast<float*>(row + layout.scales_offset)[group] = scale;
+  if (layout.e2m1) {
+    return store_integer_sums(layout, group, _mm512_reduce_add_epi32(sum),
+                              _mm512_reduce_add_epi32(low_sum), row);
+  }
   reinterpret_cast<float*>(row + layout.sums_offset)[group] =
       static_cast<float>(_mm512_reduce_add_epi32(sum)) * scale;
 }

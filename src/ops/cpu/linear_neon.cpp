@@ -58,7 +58,26 @@ Ints sum_each(const Ints (&v)[kLanes]) {
   return vpaddq_s32(vpaddq_s32(v[0], v[1]), vpaddq_s32(v[2], v[3]));
 }
 
+Ints subtract(Ints a, Ints b) {
+  return vsubq_s32(a, b);
+}
+Ints load_ints(const void* data) {
+  return vreinterpretq_s32_u8(vld1q_u8(static_cast<const uint8_t*>(data)));
+}
+
+Ints sum_pairs(const Ints (&v)[kLanes / 2]) {
+  return vpaddq_s32(v[0], v[1]);
+}
+
 Floats load_weights(const uint8_t* data, ScalarFormat format, int64_t index) {
+  if (format == ScalarFormat::kE4M3) {
+    uint32_t codes;
+    __builtin_memcpy(&codes, data + index, sizeof(codes));
+    const int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(codes)));
+    // The sign comes to the top bit and the one below, which it leaves again.
+    const uint16x4_t half = vreinterpret_u16_s16(vshl_n_s16(vget_low_s16(wide), 7));
+    return vcvt_f32_f16(vreinterpret_f16_u16(vand_u16(half, vdup_n_u16(0xBFFF))));
+  }
   if (format == ScalarFormat::kF32) return vreinterpretq_f32_u8(vld1q_u8(data + 4 * index));
   const uint8x8_t bytes = vld1_u8(data + 2 * index);
   if (format == ScalarFormat::kF16) return vcvt_f32_f16(vreinterpret_f16_u8(bytes));
@@ -74,6 +93,16 @@ void split_nibbles(const uint8_t* data, uint8_t* low, uint8_t* high) {
     const uint8x16_t packed = vld1q_u8(data + i);
     vst1q_u8(low + i, vandq_u8(packed, vdupq_n_u8(15)));
     vst1q_u8(high + i, vshrq_n_u8(packed, 4));
+  }
+}
+
+void split_e2m1(const uint8_t* data, uint8_t* low, uint8_t* high) {
+  constexpr uint8_t kCodes[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+  const uint8x16_t codes = vld1q_u8(kCodes);
+  for (int i = 0; i < 32; i += 16) {
+    const uint8x16_t packed = vld1q_u8(data + i);
+    vst1q_u8(low + i, vqtbl1q_u8(codes, vandq_u8(packed, vdupq_n_u8(15))));
+    vst1q_u8(high + i, vqtbl1q_u8(codes, vshrq_n_u8(packed, 4)));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "numeric/half.h"
+#include "numeric/small_float.h"
 #include "ops/cpu/linear_kernels.h"
 
 namespace motley {
@@ -17,6 +18,8 @@ float load_scalar(const uint8_t* data, ScalarFormat format, int64_t index) {
     std::memcpy(&value, data + index * 4, sizeof(value));
     return value;
   }
+  if (format == ScalarFormat::kE4M3) return to_float(E4M3{data[index]});
+  if (format == ScalarFormat::kE8M0) return to_float(E8M0{data[index]});
   uint16_t bits;
   std::memcpy(&bits, data + index * 2, sizeof(bits));
   return format == ScalarFormat::kBf16 ? to_float(Bf16{bits}) : to_float(F16{bits});
@@ -53,6 +56,16 @@ void store_scale(const PackedLayout& layout, std::byte* row, int64_t group, floa
   std::memcpy(row + layout.sums_offset + group * 4, &sum, sizeof(sum));
 }
 
+void store_integer_sums(const PackedLayout& layout, std::byte* row, int64_t group, int32_t sum,
+                        int32_t low_sum) {
+  const int32_t upper = 12 * (layout.limbs == 3 ? (sum - low_sum) / 256 : sum);
+  const int32_t low = 12 * low_sum;
+  std::byte* out = row + layout.sums_offset + group * 4;
+  std::memcpy(out, &upper, sizeof(upper));
+  const int64_t padded_bytes = layout.sums_offset - layout.scales_offset;
+  if (layout.limbs == 3) std::memcpy(out + padded_bytes, &low, sizeof(low));
+}
+
 void pack_group(const PackedLayout& layout, const float* x, int64_t group, std::byte* row) {
   uint32_t largest = 0;
   for (int i = 0; i < layout.group_size; ++i) {
@@ -63,9 +76,11 @@ void pack_group(const PackedLayout& layout, const float* x, int64_t group, std::
   const int shift = finite ? shift_for(largest, layout.limbs) : 0;
   const float multiplier = power_of_two(shift);
   int32_t sum = 0;
+  int32_t low_sum = 0;  // of the lowest limb
   for (int i = 0; i < layout.group_size; ++i) {
     auto rest = finite ? static_cast<int32_t>(std::lrint(x[i] * multiplier)) : 0;
     sum += rest;
+    low_sum += static_cast<int8_t>(rest & 0xFF);
     std::byte* out = row + limb_byte(layout, group * layout.group_size + i);
     for (int limb = 0; limb < layout.limbs; ++limb) {
       const auto digit = static_cast<int8_t>(rest & 0xFF);
@@ -75,6 +90,7 @@ void pack_group(const PackedLayout& layout, const float* x, int64_t group, std::
   }
   const float scale = finite ? power_of_two(-shift) : NAN;
   store_scale(layout, row, group, scale, static_cast<float>(sum) * scale);
+  if (layout.e2m1) store_integer_sums(layout, row, group, sum, low_sum);
 }
 
 void pack_groups(const PackedLayout& layout, const float* x, int64_t first, int64_t count,
@@ -99,14 +115,21 @@ void unpack_codes(const uint8_t* codes, const AffineRows& weights, PackedLayout 
   }
 }
 
-int32_t dot(const uint8_t* codes, const int8_t* limb, int count) {
+// Twice the value of an E2M1 code.
+int8_t twice_e2m1(uint8_t code) {
+  return static_cast<int8_t>(2 * to_float(E2M1{code}));
+}
+
+template <typename Code>
+int32_t dot(const Code* codes, const int8_t* limb, int count) {
   int32_t sum = 0;
   for (int i = 0; i < count; ++i) sum += int32_t{codes[i]} * int32_t{limb[i]};
   return sum;
 }
 
 // float(S) of one group; codes and limbs point to the group's first lane in half 0.
-float group_sum(const uint8_t* codes, const int8_t* limbs, const PackedLayout& layout) {
+template <typename Code>
+float group_sum(const Code* codes, const int8_t* limbs, const PackedLayout& layout) {
   int32_t sums[3] = {};
   const int bytes = layout.group_size / 2;
   for (int limb = 0; limb < layout.limbs; ++limb) {
@@ -142,8 +165,45 @@ float affine_dot(const uint8_t* codes, const float* scales, const float* biases,
   return sum_lanes(lanes);
 }
 
+float e2m1_dot(const int8_t* codes, const float* scales, const PackedLayout& layout,
+               const std::byte* x) {
+  float lanes[kPackedLanes] = {};
+  const auto* x_scales = reinterpret_cast<const float*>(x + layout.scales_offset);
+  const int64_t groups_per_block = kPackedBlock / layout.group_size;
+  for (int64_t group = 0; group < layout.groups; ++group) {
+    const int64_t block = group / groups_per_block;
+    const int64_t offset = group % groups_per_block * layout.group_size / 2;
+    const auto* limbs = reinterpret_cast<const int8_t*>(x) + block * kPackedBlock * layout.limbs;
+    const float sum = group_sum(codes + block * kPackedBlock + offset, limbs + offset, layout);
+    float& lane = lanes[group % kPackedLanes];
+    lane = std::fma(sum, scales[group] * x_scales[group], lane);
+  }
+  return sum_lanes(lanes);
+}
+
+void e2m1_rows(const AffineRows& weights, const PackedLayout& layout, const PackedTokens& tokens,
+               std::byte* scratch) {
+  auto* unpacked = reinterpret_cast<uint8_t*>(scratch);
+  auto* codes = reinterpret_cast<int8_t*>(scratch);
+  const int64_t padded = layout.blocks * kPackedBlock;
+  auto* scales = reinterpret_cast<float*>(scratch + padded);
+  for (int64_t n = 0; n < weights.rows; ++n) {
+    unpack_codes(weights.codes + n * weights.codes_stride, weights, layout, unpacked);
+    for (int64_t i = 0; i < padded; ++i) codes[i] = twice_e2m1(unpacked[i]);
+    const uint8_t* row_scales = weights.scales + n * weights.scales_stride;
+    for (int64_t group = 0; group < layout.groups; ++group) {
+      scales[group] = load_scalar(row_scales, weights.scale_format, group);
+    }
+    for (int64_t t = 0; t < tokens.count; ++t) {
+      tokens.y[t][tokens.y_offset + n] =
+          e2m1_dot(codes, scales, layout, tokens.x[t]) * weights.multiplier;
+    }
+  }
+}
+
 void affine_rows(const AffineRows& weights, const PackedLayout& layout, const PackedTokens& tokens,
                  std::byte* scratch) {
+  if (layout.e2m1) return e2m1_rows(weights, layout, tokens, scratch);
   auto* codes = reinterpret_cast<uint8_t*>(scratch);
   auto* scales = reinterpret_cast<float*>(scratch + layout.blocks * kPackedBlock);
   float* biases = scales + layout.groups;
@@ -172,8 +232,42 @@ float float_dot(const float* weights, const float* x, int64_t count) {
   return sum_lanes(lanes);
 }
 
+// The value of a code times 2^-8, that of the codes for NaN included.
+float small_e4m3(uint8_t code) {
+  const auto sign = static_cast<unsigned>(code & 0x80) << 8;
+  return to_float(F16{static_cast<uint16_t>(sign | static_cast<unsigned>(code & 0x7F) << 7)});
+}
+
+float block_dot(const FloatRows& weights, const float* row, const uint8_t* scales, const float* x) {
+  float totals[kPackedLanes] = {};
+  for (int64_t k = 0; k < weights.cols; k += weights.block_cols) {
+    const float scale = load_scalar(scales, weights.scale_format, k / weights.block_cols) * 256.0f;
+    float lanes[kPackedLanes] = {};
+    const int64_t end = std::min(weights.cols, k + weights.block_cols);
+    for (int64_t i = k; i < end || i % kPackedLanes != 0; ++i) {
+      float& lane = lanes[i % kPackedLanes];
+      lane = i < end ? std::fma(row[i], x[i], lane) : std::fma(0.0f, 0.0f, lane);
+    }
+    for (int i = 0; i < kPackedLanes; ++i) totals[i] = std::fma(lanes[i], scale, totals[i]);
+  }
+  return sum_lanes(totals);
+}
+
+void block_rows(const FloatRows& weights, const FloatTokens& tokens, std::byte* scratch) {
+  auto* row = reinterpret_cast<float*>(scratch);
+  for (int64_t n = 0; n < weights.rows; ++n) {
+    const uint8_t* data = weights.data + n * weights.stride;
+    for (int64_t k = 0; k < weights.cols; ++k) row[k] = small_e4m3(data[k]);
+    for (int64_t t = 0; t < tokens.count; ++t) {
+      tokens.y[t][tokens.y_offset + n] =
+          block_dot(weights, row, scale_line(weights, n), tokens.x[t]);
+    }
+  }
+}
+
 void float_rows(const FloatRows& weights, const FloatTokens& tokens, bool /*fast*/,
                 std::byte* scratch) {
+  if (weights.format == ScalarFormat::kE4M3) return block_rows(weights, tokens, scratch);
   auto* row = reinterpret_cast<float*>(scratch);
   for (int64_t n = 0; n < weights.rows; ++n) {
     const uint8_t* data = weights.data + n * weights.stride;

@@ -173,17 +173,19 @@ TEST(Linear, ARowOfManyDependsOnNothingButItself) {
 // Prefill rows that meet bfloat16 tiles have the bits of the path that has them.
 bool has_common_bits(const LinearKernels& kernels, NumericProfile profile, const LinearCase& test,
                      int64_t row) {
+  if (test.matrices[0].view.format == WeightFormat::kBlockFloat) return true;
   const MlxAffineFormat& format = test.matrices[0].view.affine;
   return !kernels.bfloat16_tiles || profile == NumericProfile::kExact || row < test.counts.decode ||
          format.bits != 4 || format.group_size == 32;
 }
 
-TEST(Linear, AffineBitsAreTheSameOnEveryInstructionSet) {
+TEST(Linear, QuantisedBitsAreTheSameOnEveryInstructionSet) {
   TestRng rng(11);
   const std::vector<KernelSet> sets = testable_kernels();
   for (int i = 0; i < random_cases(100); ++i) {
     LinearCase test = random_case(rng, 1);
-    if (test.matrices[0].view.format != WeightFormat::kMlxAffine) continue;
+    const WeightFormat format = test.matrices[0].view.format;
+    if (format != WeightFormat::kMlxAffine && format != WeightFormat::kBlockFloat) continue;
     for (const NumericProfile profile : kProfiles) {
       auto expected = multiply(sets[0].kernels, profile, test);
       for (const KernelSet& set : sets) {

@@ -25,12 +25,20 @@ struct TestFormat {
   WeightFormat format = WeightFormat::kMlxAffine;
   MlxAffineFormat affine;
   DType scale_dtype = DType::kBf16;
+  BlockFloatFormat block;
 
-  int64_t granule() const { return format == WeightFormat::kMlxAffine ? affine.group_size : 1; }
+  int64_t granule() const {
+    if (format == WeightFormat::kBlockFloat) return block.block_rows == 1 ? block.block_cols : 1;
+    return format == WeightFormat::kMlxAffine ? affine.group_size : 1;
+  }
   std::string name() const {
     if (format == WeightFormat::kF32) return "f32";
     if (format == WeightFormat::kF16) return "f16";
     if (format == WeightFormat::kBf16) return "bf16";
+    if (format == WeightFormat::kBlockFloat) {
+      return "block float " + std::to_string(static_cast<int>(block.scale)) + " x" +
+             std::to_string(block.block_cols);
+    }
     return "mlx" + std::to_string(affine.bits) + "g" + std::to_string(affine.group_size) +
            std::string(dtype_name(scale_dtype));
   }
@@ -46,8 +54,17 @@ inline TestFormat random_affine_format(TestRng& rng) {
   return format;
 }
 
+inline TestFormat random_block_format(TestRng& rng) {
+  constexpr BlockFloatFormat kFormats[] = {kFp8Block, kNvfp4Block, kMxfp4Block, kMxfp8Block};
+  TestFormat format;
+  format.format = WeightFormat::kBlockFloat;
+  format.block = kFormats[uniform(rng, 0, 3)];
+  return format;
+}
+
 inline TestFormat random_format(TestRng& rng) {
   constexpr WeightFormat kFloats[] = {WeightFormat::kF32, WeightFormat::kF16, WeightFormat::kBf16};
+  if (uniform(rng, 0, 4) == 0) return random_block_format(rng);
   if (uniform(rng, 0, 3) != 0) return random_affine_format(rng);
   TestFormat format;
   format.format = kFloats[uniform(rng, 0, 2)];
@@ -74,6 +91,8 @@ class TestMatrix {
     view.cols = cols;
     if (format.format == WeightFormat::kMlxAffine) {
       fill_affine(rng, format);
+    } else if (format.format == WeightFormat::kBlockFloat) {
+      fill_block(rng, format.block);
     } else {
       fill_float(rng);
     }
@@ -113,6 +132,33 @@ class TestMatrix {
     view.codes = plane(codes_, row_bytes);
     view.scales = plane(scales_, groups * dtype_bytes(format.scale_dtype));
     view.biases = plane(biases_, groups * dtype_bytes(format.scale_dtype));
+  }
+
+  void fill_block(TestRng& rng, const BlockFloatFormat& format) {
+    view.block = format;
+    view.tensor_scale =
+        format.scale == BlockFloatFormat::Scale::kE4M3 ? std::exp2(normal(rng)) : 1.0f;
+    const int64_t row_bytes = format.row_bytes(view.cols);
+    codes_.resize(static_cast<size_t>(kOffset + view.rows * row_bytes));
+    for (std::byte& byte : codes_) {
+      byte = static_cast<std::byte>(rng());
+      const bool nan = (byte & std::byte{0x7F}) == std::byte{0x7F};
+      if (nan && format.element == BlockFloatFormat::Element::kE4M3) byte ^= std::byte{1};
+    }
+    scales_.resize(kOffset);
+    const float middle = format.element == BlockFloatFormat::Element::kE4M3 ? 0x1p-6f : 0.3f;
+    for (int64_t i = 0; i < format.block_lines(view.rows) * format.blocks(view.cols); ++i) {
+      const float scale = middle * std::exp2(normal(rng));
+      if (format.scale == BlockFloatFormat::Scale::kF32) {
+        append_scalar(scales_, DType::kF32, scale);
+      } else if (format.scale == BlockFloatFormat::Scale::kE4M3) {
+        scales_.push_back(static_cast<std::byte>(to_e4m3(scale).bits));
+      } else {
+        scales_.push_back(static_cast<std::byte>(to_e8m0_up(scale).bits));
+      }
+    }
+    view.codes = plane(codes_, row_bytes);
+    view.scales = plane(scales_, format.blocks(view.cols) * format.scale_bytes());
   }
 
   static constexpr int64_t kOffset = 1;

@@ -1,5 +1,7 @@
 #include "ops/cpu/row_work.h"
 
+#include "ops/cpu/decoded_rows.h"
+
 namespace motley {
 
 std::span<const float* const> row_pointers(Stream& stream, const ConstTensorView& view) {
@@ -15,7 +17,7 @@ std::span<float* const> row_pointers(Stream& stream, const TensorView& view) {
 }
 
 WorkerScratch::WorkerScratch(Stream& stream, const LinearKernels& kernels, int64_t cols)
-    : stride_((kernels.scratch_bytes(cols) + 127) / 128 * 128),
+    : stride_((decoded_rows_bytes(cols) + kernels.scratch_bytes(cols) + 127) / 128 * 128),
       base_(static_cast<std::byte*>(stream.scratch().allocate_bytes(
           static_cast<size_t>(stride_ * stream.threads().size())))) {}
 

@@ -20,7 +20,8 @@ inline int64_t blocks_of(int64_t rows, int64_t block_rows) {
 std::span<const float* const> row_pointers(Stream& stream, const ConstTensorView& view);
 std::span<float* const> row_pointers(Stream& stream, const TensorView& view);
 
-// Kernel scratch of each worker, sized for the widest matrix of a call.
+// Kernel scratch of each worker, sized for the widest matrix of a call: decoded rows
+// (decoded_rows.h), then what the kernels ask for.
 class WorkerScratch {
  public:
   WorkerScratch(Stream& stream, const LinearKernels& kernels, int64_t cols);

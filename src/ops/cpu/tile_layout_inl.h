@@ -110,7 +110,7 @@ void build_tiles(const PackedLayout& layout, const std::byte* const* x, int64_t 
 constexpr int64_t kTilePathTokens = 4;
 
 int64_t tile_bytes(const PackedLayout& layout, int64_t count) {
-  if (count < kTilePathTokens && !layout.bf16) return 0;
+  if (layout.e2m1 || (count < kTilePathTokens && !layout.bf16)) return 0;
   return (count + kTileTokens - 1) / kTileTokens * PieceLayout(layout).bytes;
 }
 

@@ -29,6 +29,8 @@ inline bool is_scalar_format(const WeightMatrix& weights) {
 }
 
 inline ScalarWeights scalar_weights(const WeightMatrix& weights) {
+  MOTLEY_CHECK(weights.format != WeightFormat::kBlockFloat,
+               "block-scaled floats have no CUDA kernels");
   return {reinterpret_cast<const uint8_t*>(weights.codes.data),
           reinterpret_cast<const uint8_t*>(weights.scales.data),
           reinterpret_cast<const uint8_t*>(weights.biases.data),

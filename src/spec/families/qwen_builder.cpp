@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "spec/quantization_config.h"
+
 namespace motley {
 namespace {
 
@@ -243,8 +245,10 @@ class QwenBuilder {
           "is refused",
           module, has_switch ? "present" : "missing", is_mlx ? "MLX" : "Hugging Face"));
     }
-    const bool fused = is_planned ? family_.projections == DeltaProjections::kSeparate
-                                  : catalog_.find(module + "experts.gate_up_proj") != nullptr;
+    const bool stacks =
+        family_.projections == DeltaProjections::kSeparate && !catalog_.planned_separate_experts();
+    const bool fused =
+        is_planned ? stacks : catalog_.find(module + "experts.gate_up_proj") != nullptr;
     const int64_t hidden = config_.hidden_size;
     const int64_t size = config_.expert_size;
     const auto stack = [&](std::string_view leaf, int64_t rows, int64_t cols,
@@ -299,7 +303,8 @@ class QwenBuilder {
       spec_.skipped.push_back({"mtp.", "config.json says that there are no draft layers"});
       return Status::ok();
     }
-    if (!catalog_.planned_drafts() && catalog_.find("mtp.fc.weight") == nullptr) {
+    if (!catalog_.planned_drafts() && catalog_.find("mtp.fc.weight") == nullptr &&
+        catalog_.find("mtp.fc.weight_packed") == nullptr) {
       return Status::ok();
     }
     const int64_t hidden = config_.hidden_size;
@@ -329,6 +334,7 @@ Result<ModelSpec> build_qwen_spec(const ConfigJson& file, const QwenConfig& conf
   MOTLEY_ASSIGN_OR_RETURN(QwenNames names, find_qwen_names(config, family, catalog));
   const bool is_planned = catalog.planned_layout().has_value();
   for (const std::string_view key : {"quantization", "quantization_config"}) {
+    if (key == "quantization_config" && has_quant_method(file.root())) continue;
     if (!is_planned && names.layout == CheckpointLayout::kHuggingFace && file.root().has(key)) {
       return file.root().error(
           key, "belongs to the MLX layout, but the tensors have the Hugging Face one");
