@@ -38,8 +38,6 @@ class WeightPool {
 };
 
 int64_t matrix_bytes(const WeightMatrix& format, int64_t rows, int64_t cols) {
-  WeightMatrix matrix = format;
-  matrix.rows = rows;
   if (format.format == WeightFormat::kBlockFloat) {
     return rows * format.block.row_bytes(cols) +
            format.block.block_lines(rows) * format.block.blocks(cols) * format.block.scale_bytes();

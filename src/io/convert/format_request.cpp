@@ -44,6 +44,7 @@ std::optional<FloatSpelling> FormatRequest::spelling_of(const TensorSpec& tensor
   for (const std::string_view part : {"embedding", "head", "router"}) {
     if (tensor.part == part) return std::nullopt;
   }
+  if (tensor.name.find("indexer.") != std::string::npos) return std::nullopt;
   for (const std::string_view leaf : {"router", "shared_expert_gate", "in_proj_a", "in_proj_b"}) {
     if (tensor.name.ends_with(leaf)) return std::nullopt;
   }

@@ -1,9 +1,9 @@
 // Which number format each tensor of a new checkpoint gets.
 // In the MLX layout matrices become affine; in the Hugging Face layout they stay BF16 or become
 // block-scaled floats in one of the spellings that released files have. These leave embedding,
-// head, router, gates and the small inputs of the delta rule as they are, and 4-bit ones the draft
-// layers. Source of the exceptions: mlx-community conversions (router and shared gate at 8 bits,
-// group 64); draft layers below 8 bits lose their acceptance.
+// head, router, indexer, gates and the small inputs of the delta rule as they are, and 4-bit ones
+// the draft layers. Source of the exceptions: mlx-community conversions (router and shared gate at
+// 8 bits, group 64); draft layers below 8 bits lose their acceptance.
 #pragma once
 
 #include <optional>

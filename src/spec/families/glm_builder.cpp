@@ -84,7 +84,8 @@ Result<LatentAttentionSpec> GlmBuilder::latent_attention(const GlmPlace& place, 
   }
   // Such a layer computes with the choice of another, right up to index_topk tokens and wrong after
   // them if it was meant to have an indexer.
-  for (const char* leaf : {"wk.weight", "wq_b.weight", "weights_proj.weight", "k_norm.weight"}) {
+  for (const char* leaf : {"wk.weight", "wk.weight_packed", "wq_b.weight", "wq_b.weight_packed",
+                           "weights_proj.weight", "k_norm.weight"}) {
     const std::string name = fmt::format("{}self_attn.indexer.{}", place.module, leaf);
     if (!has(name)) continue;
     return corrupt(fmt::format(
@@ -206,7 +207,7 @@ Status GlmBuilder::add_draft(float swiglu_limit) {
   const bool is_planned = catalog_.planned_layout().has_value();
   if (is_planned && !catalog_.planned_drafts()) return Status::ok();
   const std::string first = at.module + "eh_proj.weight";
-  if (!is_planned && !has(first)) {
+  if (!is_planned && !has(first) && !has(first + "_packed")) {
     return not_found(fmt::format(
         "tensor '{}' is missing: config.json says num_nextn_predict_layers 1; set it to 0 to run "
         "without drafts",
@@ -224,7 +225,7 @@ Status GlmBuilder::add_draft(float swiglu_limit) {
   draft.zero_first_embedding = true;
   // Some files repeat the trunk's.
   const auto own = [&](const std::string& name, const std::string& module) {
-    if (!has(module + ".weight")) return TensorHandle{};
+    if (!has(module + ".weight") && !has(module + ".weight_packed")) return TensorHandle{};
     return list_.matrix(name, module, config_.vocab_size, hidden, "draft");
   };
   draft.embedding = own("drafts.0.embedding", at.module + "embed_tokens");
