@@ -95,6 +95,85 @@ void select_case(Harness& h, const IndexOps& ops) {
   h.end_case();
 }
 
+// Rows in one call and cut in two give the same keys, rings and reference.
+void pool_keys_case(Harness& h, const IndexPoolOps& ops) {
+  const auto rows = static_cast<int32_t>(h.random().integer(2, 60));
+  const auto cut = static_cast<int32_t>(h.random().integer(1, rows - 1));
+  const int64_t pool = h.random().pick({1, 4, 8});
+  const int64_t dim = h.random().pick({20, 128, 200});
+  const int64_t first = h.random().integer(0, 20);
+  const Twin k = h.random_twin({rows, dim});
+  const Twin gate = h.random_twin({rows, dim});
+  const Twin ape = h.random_twin({pool, dim});
+  const std::vector<float> ape_f32(ape.values.begin(), ape.values.end());
+  Twin ring = h.random_twin({index_ring_rows(pool), 2 * dim});
+  const Twin cut_ring = h.output_twin(ring.shape);
+  const std::vector<float> before = h.fetch(ring.device);
+  h.backend().upload(cut_ring.device.data, before.data(), before.size() * sizeof(float));
+  const RowSegment whole{RowRole::kPrefill, 0, rows, {first}};
+  const int64_t count = completed_pools(whole, pool).count;
+  Twin keys = h.output_twin({count + 1, dim});
+  const Twin cut_keys = h.output_twin({count + 1, dim});
+  const IndexPoolSegment on_device{whole, ring.device};
+  const IndexPoolSegment on_host{whole, ring.reference};
+  const TensorView made = keys.device.slice_rows(0, count);
+  ops.pool_keys(h.device(), k.device, gate.device, ape.device, {&on_device, 1}, made);
+  h.reference().index_pool.pool_keys(h.host(), k.reference, gate.reference,
+                                     view_of(ape_f32.data(), {pool, dim}), {&on_host, 1},
+                                     keys.reference);
+  int64_t done = 0;
+  for (const RowSegment& part : {RowSegment{RowRole::kPrefill, 0, cut, {first}},
+                                 RowSegment{RowRole::kPrefill, cut, rows - cut, {first + cut}}}) {
+    const IndexPoolSegment segment{part, cut_ring.device};
+    const int64_t pools = completed_pools(part, pool).count;
+    ops.pool_keys(h.device(), k.device, gate.device, ape.device, {&segment, 1},
+                  cut_keys.device.slice_rows(done, pools));
+    done += pools;
+  }
+  h.check(ring, 0.0);
+  const std::vector<float> all = h.fetch(made);
+  h.check_true(all == h.fetch(cut_keys.device.slice_rows(0, count)));
+  h.check_true(h.fetch(ring.device) == h.fetch(cut_ring.device));
+  for (size_t i = 0; i < all.size(); ++i) {
+    h.check_true(std::fabs(double{all[i]} - keys.values[i]) <= 1e-5);
+  }
+  h.end_case();
+}
+
+void pool_tokens_case(Harness& h, const IndexPoolOps& ops) {
+  const auto rows = static_cast<int32_t>(h.random().integer(1, 20));
+  const int64_t pool = h.random().pick({1, 4});
+  const int64_t top = h.random().integer(1, 9);
+  PoolTokensArgs args;
+  args.pool = pool;
+  args.tail = h.random().integer(0, 1) == 1;
+  const RowSegment segment{RowRole::kPrefill, 0, rows, {h.random().integer(40, 90)}};
+  args.segments = {&segment, 1};
+  std::vector<int32_t> pools;
+  std::vector<int32_t> counts;
+  for (int32_t row = 0; row < rows; ++row) {
+    for (int32_t i = 0; i < top; ++i) pools.push_back(i);
+    counts.push_back(static_cast<int32_t>(h.random().integer(0, top)));
+  }
+  const int64_t width = pool_tokens_width(top, pool, args.tail);
+  std::vector<int32_t> positions(static_cast<size_t>(rows * width), 5);
+  std::vector<int32_t> token_counts(static_cast<size_t>(rows), 5);
+  args.pools = h.upload_ints(pools, {rows, top});
+  args.counts = h.upload_ints(counts, {rows});
+  args.positions = h.upload_ints(positions, {rows, width});
+  args.token_counts = h.upload_ints(token_counts, {rows});
+  ops.pool_tokens(h.device(), args);
+  const std::vector<int32_t> device_positions = h.fetch_ints(args.positions);
+  const std::vector<int32_t> device_counts = h.fetch_ints(args.token_counts);
+  args.pools = view_of(pools.data(), {rows, top});
+  args.counts = view_of(counts.data(), {rows});
+  args.positions = view_of(positions.data(), {rows, width});
+  args.token_counts = view_of(token_counts.data(), {rows});
+  h.reference().index_pool.pool_tokens(h.host(), args);
+  h.check_true(device_positions == positions && device_counts == token_counts);
+  h.end_case();
+}
+
 }  // namespace
 
 void run_index_cases(Harness& h, int cases) {
@@ -112,6 +191,10 @@ void run_index_cases(Harness& h, int cases) {
     scores_case(h, exact.index, h.random().integer(1, 5),
                 static_cast<int>(h.random().integer(1, 70)), dtype);
   }
+  h.begin("index pool_keys", "2-60 rows, cut");
+  for (int i = 0; i < cases; ++i) pool_keys_case(h, exact.index_pool);
+  h.begin("index pool_tokens", "1-20 rows");
+  for (int i = 0; i < cases; ++i) pool_tokens_case(h, exact.index_pool);
   h.begin("index select", "10-40000, ties, NaN");
   for (int i = 0; i < 2 * cases; ++i) select_case(h, exact.index);
 }

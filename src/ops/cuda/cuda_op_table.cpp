@@ -17,6 +17,7 @@ OpTable cuda_op_table(NumericProfile profile) {
   table.hyper = cuda::hyper_ops();
   table.latent = cuda::latent_ops(profile);
   table.index = cuda::index_ops();
+  table.index_pool = cuda::index_pool_ops();
   table.attention = cuda::attention_ops(profile);
   table.moe = cuda::moe_ops(profile);
   table.swiglu_limit = true;

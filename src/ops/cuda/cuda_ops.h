@@ -14,6 +14,7 @@ ChannelDeltaOps channel_delta_ops(NumericProfile profile);
 HyperOps hyper_ops();
 LatentOps latent_ops(NumericProfile profile);
 IndexOps index_ops();
+IndexPoolOps index_pool_ops();
 AttentionOps attention_ops(NumericProfile profile);
 MoeOps moe_ops(NumericProfile profile);
 
