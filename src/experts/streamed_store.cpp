@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "experts/cache/frequency_recency.h"
 #include "io/finite_scan.h"
+#include "io/gguf_modules.h"
 
 namespace motley {
 namespace {
@@ -39,6 +40,7 @@ bool scales_are_usable(const WeightMatrix& matrix) {
     const auto bytes = static_cast<size_t>(matrix.scale_plane_bytes());
     return find_bad_scale(matrix.block.scale, {scales, bytes}) < 0;
   }
+  if (!gguf_scales_are_finite(matrix)) return false;
   return matrix.scales.data == nullptr ||
          (plane_is_finite(matrix.scales, matrix.rows, matrix.scale_dtype) &&
           plane_is_finite(matrix.biases, matrix.rows, matrix.scale_dtype));

@@ -26,6 +26,8 @@ Result<SafetensorsIndex> read_index(const ModelDirectory& directory) {
 }  // namespace
 
 Result<Checkpoint> Checkpoint::open(Context& context, const std::string& path) {
+  MOTLEY_ASSIGN_OR_RETURN(std::optional<GgufFiles> gguf, find_gguf_files(context.faults, path));
+  if (gguf) return open_gguf(context, std::move(*gguf));
   MOTLEY_ASSIGN_OR_RETURN(ModelDirectory directory, ModelDirectory::open(context.faults, path));
   const bool has_index = directory.contains(kIndexName);
   const bool has_single = directory.contains(kSingleName);

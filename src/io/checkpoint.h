@@ -1,4 +1,5 @@
-// The tensors of a model directory: one safetensors file, or shards with an index.
+// The tensors of a model: one safetensors file or shards with an index, or GGUF files
+// (io/gguf_files.h).
 //
 // Opening maps every shard and checks its header; afterwards each tensor's bytes are a span of the
 // mapping. The index and the shard headers must agree exactly: every tensor of the index is in
@@ -8,6 +9,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,7 +20,11 @@
 #include "base/context.h"
 #include "base/status.h"
 #include "io/file.h"
+#include "io/gguf_files.h"
 #include "io/mapped_file.h"
+#include "numeric/gguf_block.h"
+#include "spec/gguf_metadata.h"
+#include "spec/gguf_model.h"
 #include "spec/tensor_catalog.h"
 
 namespace motley {
@@ -33,6 +40,10 @@ struct CheckpointTensor {
   CatalogEntry entry;
   std::span<const std::byte> bytes;
   size_t shard = 0;
+  // Set for quantised blocks of a GGUF file: the dtype is U8, and the shape counts values.
+  std::optional<GgufType> block = std::nullopt;
+  // Columns that lie in another order than they are used in.
+  TiledHeads tiled_columns = {};
 };
 
 class Checkpoint final : public TensorCatalog {
@@ -49,18 +60,27 @@ class Checkpoint final : public TensorCatalog {
   std::span<const MappedFile> shards() const { return shards_; }
   size_t shard_count() const { return shards_.size(); }
   int64_t data_bytes() const;  // of all tensors
+  // The keys of a GGUF model, null for others.
+  const GgufMetadata* gguf() const { return gguf_.get(); }
+  // Marks the tensors of a GGUF model that lie in another order than they are used in, and replaces
+  // those that hold -exp(x) by x, in memory of their own.
+  Status undo_conversion(const GgufModelPlan& plan);
   // kCorrupt when a shard changed since it was opened.
   Status check_unchanged() const;
 
  private:
   explicit Checkpoint(ModelDirectory directory) : directory_(std::move(directory)) {}
+  static Result<Checkpoint> open_gguf(Context& context, GgufFiles files);
   Status add_shard(Context& context, const std::string& name);
+  Status add_gguf_shard(Context& context, const GgufFiles& files, size_t index);
   Status sort_and_check_unique();
   Status check_against(const SafetensorsIndex& index) const;
 
   ModelDirectory directory_;
   std::vector<MappedFile> shards_;
   std::vector<CheckpointTensor> tensors_;
+  std::unique_ptr<const GgufMetadata> gguf_;
+  std::vector<std::vector<float>> logarithms_;  // what undo_conversion() made
 };
 
 }  // namespace motley

@@ -8,10 +8,14 @@
 #include "base/thread_pool.h"
 #include "io/block_float_modules.h"
 #include "io/finite_scan.h"
+#include "io/gguf_files.h"
+#include "io/gguf_loader.h"
+#include "io/gguf_modules.h"
 #include "io/module_table.h"
 #include "io/page_cache.h"
 #include "io/weight_assembler.h"
 #include "spec/family_registry.h"
+#include "spec/gguf_model.h"
 
 namespace motley {
 namespace {
@@ -102,6 +106,9 @@ const WeightMatrix& LoadedWeights::expert(TensorHandle handle, int expert) const
 }
 
 Status check_model_family(Context& context, const std::string& path) {
+  MOTLEY_ASSIGN_OR_RETURN(const std::optional<GgufMetadata> gguf,
+                          read_gguf_metadata(context.faults, path));
+  if (gguf) return check_gguf_architecture(*gguf).with_context(path);
   MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory,
                           ModelDirectory::open(context.faults, path));
   MOTLEY_ASSIGN_OR_RETURN(const ConfigJson config, read_json(directory, "config.json"));
@@ -109,6 +116,9 @@ Status check_model_family(Context& context, const std::string& path) {
 }
 
 Result<OpenedModel> open_model(Context& context, const std::string& path) {
+  MOTLEY_ASSIGN_OR_RETURN(const std::optional<GgufFiles> gguf,
+                          find_gguf_files(context.faults, path));
+  if (gguf) return open_gguf_model(context, path);
   MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory,
                           ModelDirectory::open(context.faults, path));
   MOTLEY_ASSIGN_OR_RETURN(ConfigJson config, read_json(directory, "config.json"));
@@ -179,6 +189,8 @@ Result<LoadedModel> load_model(Context& context, OpenedModel model, const LoadOp
     }
   }
   MOTLEY_RETURN_IF_ERROR(scan_scales(context, model.checkpoint, table, options.stream_experts));
+  MOTLEY_RETURN_IF_ERROR(
+      check_gguf_scales(context, model.checkpoint, table, options.stream_experts));
   const std::vector<std::span<const std::byte>> copied = assembler.copied_ranges();
   MOTLEY_ASSIGN_OR_RETURN(LoadedWeights weights,
                           assembler.assemble(context, std::move(model.checkpoint)));

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "io/column_order.h"
 #include "io/module_table.h"
 #include "io/weight_assembler.h"
 #include "numeric/half.h"
+#include "tensor/gguf_weights.h"
 
 namespace motley {
 namespace {
@@ -71,6 +73,24 @@ Tile one_value(DType dtype, float value) {
   return tile;
 }
 
+// Whole blocks of random codes with scales of their own.
+Tile gguf_tile(GgufType type) {
+  constexpr size_t kBlocks = 257;
+  const GgufBlockFacts& facts = gguf_facts(type);
+  std::vector<float> values(static_cast<size_t>(facts.values));
+  Tile tile(kBlocks * static_cast<size_t>(facts.bytes));
+  uint64_t state = 0xA0761D6478BD642F;
+  for (size_t i = 0; i < kBlocks; ++i) {
+    for (float& value : values) {
+      const double share = static_cast<double>(next_random(&state) >> 11) * 0x1p-53;
+      value = kLargestValue * static_cast<float>(2 * share - 1);
+    }
+    gguf_encode(type, values,
+                reinterpret_cast<uint8_t*>(tile.data()) + i * static_cast<size_t>(facts.bytes));
+  }
+  return tile;
+}
+
 void fill(std::span<std::byte> plane, const Tile& tile) {
   size_t done = std::min(plane.size(), tile.size());
   std::memcpy(plane.data(), tile.data(), done);
@@ -114,6 +134,10 @@ class Tiles {
       to.data = out;
       out += aligned(bytes);
     };
+    if (const auto type = gguf_type(matrix.format)) {
+      plane(matrix.codes, gguf_tile(*type), place.rows);
+      return matrix;
+    }
     if (matrix.format == WeightFormat::kBlockFloat) {
       lay_out_blocks(place, plane, &matrix);
       return matrix;
@@ -177,6 +201,7 @@ WeightMatrix WeightAssembler::format_of(size_t index) const {
   const auto copy = std::find_if(copies_.begin(), copies_.end(),
                                  [&](const Copy& other) { return other.tensor == index; });
   MOTLEY_CHECK(copy != copies_.end(), "a tensor that plan() did not see");
+  if (copy->columns.is_needed()) return untiled_format(copy->sources.front(), copy->columns);
   return copy->sources.front();
 }
 

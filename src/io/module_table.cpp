@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "io/block_float_modules.h"
+#include "io/gguf_modules.h"
 
 namespace motley {
 namespace {
@@ -63,10 +64,25 @@ std::vector<int64_t> plain_shape(const Module& module, const CheckpointTensor& t
       if (tensor.entry.shape == std::vector<int64_t>{module.rows, module.cols, 1}) {
         return tensor.entry.shape;
       }
+      // GGUF drops the dimension of 1.
+      if (tensor.entry.shape == std::vector<int64_t>{module.rows, module.cols}) {
+        return tensor.entry.shape;
+      }
       return {module.rows, 1, module.cols};
     default:
+      // A matrix of one row is a line of values in GGUF.
+      if (!module.stacked && module.rows == 1 &&
+          tensor.entry.shape == std::vector<int64_t>{module.cols}) {
+        return tensor.entry.shape;
+      }
       return with_experts(module, {module.rows, module.cols});
   }
+}
+
+// The tensors of a block-scaled module. A GGUF file has none: its blocks are U8 too.
+auto block_tensors(const Checkpoint& checkpoint, const std::string& module, bool bare) {
+  const bool is_gguf = checkpoint.gguf() != nullptr;
+  return is_gguf ? std::nullopt : find_block_float(checkpoint, module, bare);
 }
 
 WeightPlane shifted(const WeightPlane& plane, int64_t rows) {
@@ -145,7 +161,7 @@ Status ModuleTable::check_presence(const ModelSpec& spec) const {
     if (++count <= kListed) names.push_back(std::move(name));
   };
   const auto need_module = [&](const std::string& module, bool bare) {
-    if (const auto block = find_block_float(checkpoint_, module, bare)) {
+    if (const auto block = block_tensors(checkpoint_, module, bare)) {
       need(block->scales);
       if (!block->tensor_scale.empty()) need(block->tensor_scale);
       return;
@@ -188,11 +204,12 @@ Status ModuleTable::check_shape(const CheckpointTensor& tensor,
 }
 
 Status ModuleTable::bind(Module* module) const {
-  if (const auto block = find_block_float(checkpoint_, module->name, module->bare)) {
+  if (const auto block = block_tensors(checkpoint_, module->name, module->bare)) {
     return bind_block(module, *block);
   }
   const CheckpointTensor& weight =
       *checkpoint_.find_tensor(weight_name(module->name, module->bare));
+  if (weight.block) return bind_gguf(module, weight);
   if (!module->bare && checkpoint_.find_tensor(module->name + ".scales") != nullptr) {
     return bind_affine(module, weight);
   }
@@ -212,6 +229,16 @@ Status ModuleTable::bind_plain(Module* module, const CheckpointTensor& weight) c
                     .rows = module->rows,
                     .cols = module->cols,
                     .codes = {weight.bytes.data(), module->cols * dtype_bytes(weight.entry.dtype)}};
+  return Status::ok();
+}
+
+Status ModuleTable::bind_gguf(Module* module, const CheckpointTensor& weight) const {
+  if (module->role != TensorRole::kMatrix && module->role != TensorRole::kExperts) {
+    return error(weight, "only matrices may be quantised");
+  }
+  MOTLEY_RETURN_IF_ERROR(check_shape(weight, plain_shape(*module, weight)));
+  module->tensors = {&weight};
+  module->matrix = gguf_matrix(weight, module->rows, module->cols);
   return Status::ok();
 }
 
@@ -362,6 +389,7 @@ Status ModuleTable::account(const ModelSpec& spec) {
 }
 
 std::string format_name(const WeightMatrix& matrix) {
+  if (const std::string name = gguf_format_name(matrix); !name.empty()) return name;
   switch (matrix.format) {
     case WeightFormat::kF32:
       return "f32";

@@ -73,6 +73,7 @@ class ModuleTable {
   Status bind_block(Module* module, const BlockFloatTensors& names) const;
   Status check_claim() const;
   std::string_view unused_scale(std::string_view name) const;
+  Status bind_gguf(Module* module, const CheckpointTensor& weight) const;
   Result<MlxAffineFormat> derive_affine(const Module& module, const CheckpointTensor& weight,
                                         const CheckpointTensor& scales) const;
   Status check_shape(const CheckpointTensor& tensor, const std::vector<int64_t>& expected) const;

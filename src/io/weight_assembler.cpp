@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "base/thread_pool.h"
+#include "io/column_order.h"
 #include "io/matrix_copy.h"
 
 namespace motley {
@@ -96,6 +97,7 @@ Status WeightAssembler::plan_matrix(size_t index, PlacementRow* row) {
   }
   row->format = format_name(sources.front());
   row->memory_bytes = row->file_bytes;
+  if (plan_column_order(index, sources, row)) return Status::ok();
   if (sources.size() == 1 && !stream_experts_) {
     slots_[index].matrices = std::move(sources);
     return Status::ok();
@@ -107,6 +109,25 @@ Status WeightAssembler::plan_matrix(size_t index, PlacementRow* row) {
   copies_.push_back(
       {.tensor = index, .sources = std::move(sources), .offset = reserve(bytes), .bytes = bytes});
   return Status::ok();
+}
+
+// A matrix whose columns lie in another order gets a copy in which they do not.
+bool WeightAssembler::plan_column_order(size_t index, const std::vector<WeightMatrix>& sources,
+                                        PlacementRow* row) {
+  const Module& module = table_.module_of(spec_.tensors[index].pieces.front(), 0);
+  const TiledHeads& columns = module.tensors.front()->tiled_columns;
+  if (!columns.is_needed()) return false;
+  MOTLEY_CHECK(sources.size() == 1, "columns are put in order for whole matrices");
+  const int64_t bytes = untiled_bytes(sources.front(), columns);
+  row->format = format_name(untiled_format(sources.front(), columns));
+  row->memory_bytes = bytes;
+  row->where = PlacementKind::kCopied;
+  copies_.push_back({.tensor = index,
+                     .sources = sources,
+                     .offset = reserve(bytes),
+                     .bytes = bytes,
+                     .columns = columns});
+  return true;
 }
 
 void WeightAssembler::plan_experts(size_t index, PlacementRow* row) {
@@ -175,7 +196,9 @@ Result<LoadedWeights> WeightAssembler::assemble(Context& context, Checkpoint che
     LoadedWeights::Slot& slot = weights.slots_[copy.tensor];
     std::byte* out = weights.copies_.data() + copy.offset;
     if (!is_values(tensor.role)) {
-      slot.matrices = {copy_matrix(copy.sources, out)};
+      slot.matrices = {copy.columns.is_needed()
+                           ? untile_columns(copy.sources.front(), copy.columns, out)
+                           : copy_matrix(copy.sources, out)};
       if (stream_experts_) {
         // At once, so that memory never holds both the copies and what they were made from.
         std::vector<std::span<const std::byte>> ranges;

@@ -43,10 +43,12 @@ class WeightAssembler {
     std::vector<WeightMatrix> sources;  // row ranges, in order
     int64_t offset = 0;                 // into the copy buffer
     int64_t bytes = 0;
+    TiledHeads columns;  // of the one source, when its columns are put in order
   };
 
   Result<PlacementRow> plan_tensor(size_t index);
   Status plan_matrix(size_t index, PlacementRow* row);
+  bool plan_column_order(size_t index, const std::vector<WeightMatrix>& sources, PlacementRow* row);
   void plan_experts(size_t index, PlacementRow* row);
   void plan_values(size_t index, PlacementRow* row);
   int64_t reserve(int64_t bytes);

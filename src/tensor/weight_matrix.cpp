@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "numeric/half.h"
+#include "tensor/gguf_weights.h"
 
 namespace motley {
 namespace {
@@ -75,10 +76,23 @@ void decode_block_row(const WeightMatrix& weights, int64_t row, T* out) {
 }
 
 template <typename T>
+void decode_gguf_row(GgufType type, const WeightMatrix& weights, int64_t row, T* out) {
+  const GgufBlockFacts& facts = gguf_facts(type);
+  const auto* block =
+      reinterpret_cast<const uint8_t*>(weights.codes.data + row * weights.codes.row_bytes);
+  for (int64_t col = 0; col < weights.cols; col += facts.values, block += facts.bytes) {
+    gguf_decode(type, block, out + col);
+  }
+}
+
+template <typename T>
 void decode_any_row(const WeightMatrix& weights, int64_t row, T* out) {
   MOTLEY_CHECK(row >= 0 && row < weights.rows, "row out of range");
   if (weights.format == WeightFormat::kMlxAffine) return decode_affine_row(weights, row, out);
   if (weights.format == WeightFormat::kBlockFloat) return decode_block_row(weights, row, out);
+  if (const auto type = gguf_type(weights.format)) {
+    return decode_gguf_row(*type, weights, row, out);
+  }
   const std::byte* data = weights.codes.data + row * weights.codes.row_bytes;
   const DType dtype = weights.format == WeightFormat::kF32   ? DType::kF32
                       : weights.format == WeightFormat::kF16 ? DType::kF16

@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "io/file.h"
+#include "io/gguf_files.h"
+#include "text/gguf_tokenizer.h"
 #include "text/tokenizer_json.h"
 
 namespace motley {
@@ -16,6 +18,31 @@ std::string template_name(const TokenizerConfig& config) {
   const NamedChatTemplate* found = config.find_template();
   if (found == nullptr || found->file.empty()) return "chat template";
   return found->file + ": chat template";
+}
+
+// Parses the default template; one that this build cannot parse leaves raw text.
+TextModel with_template(TextModel model) {
+  const std::string* source = model.config.chat_template();
+  if (source == nullptr) return model;
+  Result<ChatTemplate> parsed = ChatTemplate::parse(*source);
+  if (parsed.is_ok()) {
+    model.chat_template.emplace(std::move(parsed).value());
+  } else {
+    model.chat_template_error = parsed.status().with_context(template_name(model.config));
+  }
+  return model;
+}
+
+Result<TextModel> text_model_of(const GgufMetadata& metadata, const std::string& path) {
+  Result<std::string> json = gguf_tokenizer_json(metadata);
+  if (!json.is_ok()) return json.status().with_context(path);
+  Result<Tokenizer> tokenizer = Tokenizer::parse(*json);
+  if (!tokenizer.is_ok()) return tokenizer.status().with_context(path);
+  TextModel model{std::move(tokenizer).value(), std::nullopt, {}, path, {}};
+  Result<TokenizerConfig> config = gguf_tokenizer_config(metadata, path);
+  if (!config.is_ok()) return config.status().with_context(path);
+  model.config = std::move(config).value();
+  return with_template(std::move(model));
 }
 
 void set_token(const char* name, const std::optional<std::string>& token,
@@ -88,6 +115,8 @@ Result<std::string> render_chat(const TextModel& model, const ChatRequest& reque
 
 Result<TextModel> load_text_model(const std::string& path) {
   FaultPoints faults;
+  MOTLEY_ASSIGN_OR_RETURN(const std::optional<GgufMetadata> gguf, read_gguf_metadata(faults, path));
+  if (gguf) return text_model_of(*gguf, path);
   MOTLEY_ASSIGN_OR_RETURN(const ModelDirectory directory, ModelDirectory::open(faults, path));
   MOTLEY_ASSIGN_OR_RETURN(
       const std::string json,
@@ -99,15 +128,7 @@ Result<TextModel> load_text_model(const std::string& path) {
   MOTLEY_ASSIGN_OR_RETURN(model.config, TokenizerConfig::load_directory(directory));
   const Status agreement = model.config.check_against(model.tokenizer);
   if (!agreement.is_ok()) return agreement.with_context(path);
-  const std::string* source = model.config.chat_template();
-  if (source == nullptr) return model;
-  Result<ChatTemplate> parsed = ChatTemplate::parse(*source);
-  if (parsed.is_ok()) {
-    model.chat_template.emplace(std::move(parsed).value());
-  } else {
-    model.chat_template_error = parsed.status().with_context(template_name(model.config));
-  }
-  return model;
+  return with_template(std::move(model));
 }
 
 }  // namespace motley

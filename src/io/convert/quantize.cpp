@@ -9,6 +9,7 @@
 
 #include "io/convert/block_rows.h"
 #include "io/convert/packed_rows.h"
+#include "io/gguf_files.h"
 #include "io/loader.h"
 #include "spec/family_registry.h"
 
@@ -140,6 +141,11 @@ class LoadedSource final : public ModuleSource {
 Status quantize_checkpoint(Context& context, const std::string& input, const FormatRequest& request,
                            const ExportOptions& options) {
   MOTLEY_RETURN_IF_ERROR(request.validate());
+  MOTLEY_ASSIGN_OR_RETURN(const std::optional<GgufFiles> gguf,
+                          find_gguf_files(context.faults, input));
+  if (gguf) {
+    return unsupported(input + ": is a GGUF model; quantize reads safetensors checkpoints");
+  }
   MOTLEY_ASSIGN_OR_RETURN(const std::vector<CompanionFile> companions,
                           read_companions(context, input));
   MOTLEY_ASSIGN_OR_RETURN(const LoadedModel model, load_model(context, input, {.populate = false}));

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "ops/cpu/decoded_rows.h"
+#include "ops/cpu/gguf_rows.h"
+#include "tensor/gguf_weights.h"
 
 namespace motley {
 namespace {
@@ -21,6 +23,7 @@ bool is_e2m1(const WeightMatrix& weights) {
 }
 
 bool has_nibbles(const WeightMatrix& weights) {
+  if (const auto type = gguf_type(weights.format)) return gguf_affine_format(*type).bits == 4;
   return is_e2m1(weights) || weights.affine.bits == 4;
 }
 
@@ -89,6 +92,7 @@ void clear_padding(const PackedLayout& layout, std::byte* row) {
 }  // namespace
 
 int64_t packed_group_size(const WeightMatrix& weights) {
+  if (const auto type = gguf_type(weights.format)) return gguf_affine_format(*type).group_size;
   if (weights.format == WeightFormat::kMlxAffine) return weights.affine.group_size;
   return is_e2m1(weights) ? weights.block.block_cols : 0;
 }
@@ -136,7 +140,7 @@ void ActivationPacks::require(const LinearKernels& kernels, Stream& stream,
     if (serves(packs_[static_cast<size_t>(i)].layout, weights)) return;
   }
   const bool bf16 = kernels.bfloat16_tiles && arithmetic_.fast && !is_e2m1(weights) &&
-                    weights.affine.bits == 4 && weights.affine.group_size >= 64;
+                    has_nibbles(weights) && packed_group_size(weights) >= 64;
   const PackedLayout layout = packed_layout(weights, arithmetic_.limbs, bf16);
   auto* base = static_cast<std::byte*>(
       stream.scratch().allocate_bytes(static_cast<size_t>(layout.row_bytes * count())));
@@ -242,6 +246,9 @@ void multiply_rows(const LinearKernels& kernels, const WeightMatrix& weights,
                    const ActivationPacks& x, const ProductOutput& output, bool fast,
                    std::byte* scratch, const std::byte* next) {
   MOTLEY_CHECK(static_cast<int64_t>(output.y.size()) == x.count(), "one output row per input row");
+  if (gguf_type(weights.format)) {
+    return multiply_gguf_rows(kernels, weights, x, output, scratch);
+  }
   if (packed_group_size(weights) == 0) {
     FloatRows rows{plane_bytes(weights.codes), weights.codes.row_bytes, weights.rows, weights.cols,
                    scalar_format(weights)};

@@ -1,6 +1,9 @@
 #include "ops/cpu/row_work.h"
 
+#include <algorithm>
+
 #include "ops/cpu/decoded_rows.h"
+#include "ops/cpu/gguf_rows.h"
 
 namespace motley {
 
@@ -17,7 +20,9 @@ std::span<float* const> row_pointers(Stream& stream, const TensorView& view) {
 }
 
 WorkerScratch::WorkerScratch(Stream& stream, const LinearKernels& kernels, int64_t cols)
-    : stride_((decoded_rows_bytes(cols) + kernels.scratch_bytes(cols) + 127) / 128 * 128),
+    : stride_((std::max(decoded_rows_bytes(cols), gguf_rows_bytes(cols)) +
+               kernels.scratch_bytes(cols) + 127) /
+              128 * 128),
       base_(static_cast<std::byte*>(stream.scratch().allocate_bytes(
           static_cast<size_t>(stride_ * stream.threads().size())))) {}
 

@@ -21,7 +21,7 @@ std::span<const float* const> row_pointers(Stream& stream, const ConstTensorView
 std::span<float* const> row_pointers(Stream& stream, const TensorView& view);
 
 // Kernel scratch of each worker, sized for the widest matrix of a call: decoded rows
-// (decoded_rows.h), then what the kernels ask for.
+// (decoded_rows.h) or GGUF blocks made affine (gguf_rows.h), then what the kernels ask for.
 class WorkerScratch {
  public:
   WorkerScratch(Stream& stream, const LinearKernels& kernels, int64_t cols);
