@@ -11,6 +11,7 @@
 #include "base/thread_pool.h"
 #include "engine/sampler.h"
 #include "engine/scheduler.h"
+#include "tensor/gguf_weights.h"
 
 namespace motley {
 namespace {
@@ -189,6 +190,7 @@ std::string numbers_of(const LoadedModel& model, const OpTable& ops) {
     if (tensor.role != TensorRole::kExperts) continue;
     const TensorHandle handle{static_cast<int32_t>(&tensor - model.spec.tensors.data())};
     const WeightMatrix weights = model.weights.expert(handle, 0);
+    if (gguf_type(weights.format)) return "int8";  // as affine groups of 32
     if (weights.format != WeightFormat::kMlxAffine) continue;
     const bool has_bf16_tiles = ops.name == "cpu/amx" && ops.profile == NumericProfile::kFast &&
                                 weights.affine.bits == 4 && weights.affine.group_size >= 64;
