@@ -5,6 +5,7 @@
 
 #include "spec/families/families.h"
 #include "spec/families/glm_builder.h"
+#include "spec/state_layout.h"
 
 namespace motley {
 namespace {
@@ -12,7 +13,6 @@ namespace {
 constexpr int64_t kMaxHeads = 1 << 10;
 constexpr int64_t kMaxHeadDim = 1 << 12;
 constexpr int64_t kMaxKernel = 16;
-constexpr int64_t kMaxPool = 1 << 10;
 constexpr int64_t kMaxStreams = 8;  // kMostStreams of ops/hyper_connection.h
 constexpr int64_t kMaxIterations = 1000;
 
@@ -87,11 +87,19 @@ Status read_linear(const ConfigObject& text, NextConfig* config) {
 }
 
 Status read_pools(const ConfigObject& text, GlmConfig* glm) {
-  // The reference's default; released files say 4.
-  MOTLEY_ASSIGN_OR_RETURN(const int64_t pool, text.integer_or("index_kpool", 16, 1, kMaxPool));
+  constexpr std::string_view kPool = "index_kpool";
+  constexpr int64_t kPage = StateLayout::kTokensPerPage;
+  // Never assumed: the reference's default is 16, and released files have 4.
+  MOTLEY_ASSIGN_OR_RETURN(const int64_t pool, text.integer(kPool, 1, kPage));
   if (glm->index_top_k % pool != 0) {
-    return text.error("index_kpool",
+    return text.error(kPool,
                       fmt::format("{} does not divide index_topk {}", pool, glm->index_top_k));
+  }
+  // Pages of whole rows, and bytes per token that are whole elements.
+  if (kPage % pool != 0 || glm->index_head_dim % pool != 0) {
+    return text.unsupported_value(
+        kPool, fmt::format("{} is not supported; it must divide {} and index_head_dim {}", pool,
+                           kPage, glm->index_head_dim));
   }
   glm->index_pool = static_cast<int>(pool);
   MOTLEY_ASSIGN_OR_RETURN(glm->index_tail, text.boolean_or("index_kpool_always_select_tail", true));

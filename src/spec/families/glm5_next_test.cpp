@@ -125,7 +125,7 @@ TEST(Glm5Next, TheDecayHasTwoSpellingsAndMayHaveNoBound) {
   EXPECT_FALSE(object(R"(,"safe_gate":false,"gate_lower_bound":null)").bounded);
 }
 
-TEST(Glm5Next, PoolsWithoutTailAndTheDefaultSize) {
+TEST(Glm5Next, PoolsWithoutTailAndOfOneToken) {
   const auto indexer = [](std::string text) {
     const auto spec = build(text);
     EXPECT_TRUE(spec.is_ok()) << spec.status().message();
@@ -133,9 +133,9 @@ TEST(Glm5Next, PoolsWithoutTailAndTheDefaultSize) {
   };
   EXPECT_EQ(indexer(config_text(R"(,"index_kpool_always_select_tail":false)")).width(), 8);
   std::string text = config_text();
-  text.replace(text.find("\"index_kpool\":4,"), 16, "");
-  text.replace(text.find("\"index_topk\":8"), 14, "\"index_topk\":32");
-  EXPECT_EQ(indexer(text).pool, 16);
+  text.replace(text.find("\"index_kpool\":4"), 15, "\"index_kpool\":1");
+  EXPECT_TRUE(indexer(text).is_pooled());
+  EXPECT_EQ(indexer(text).width(), 8);
 }
 
 TEST(Glm5Next, DraftTensorsThatAreMissingAreNamed) {
@@ -171,7 +171,13 @@ INSTANTIATE_TEST_SUITE_P(
         BadNextField{"\"index_kpool\":4", "\"index_kpool\":3", "3 does not divide index_topk 8"},
         BadNextField{"\"index_kpool\":4", "\"index_kpool\":0", "index_kpool: must be"},
         BadNextField{"\"index_kpool\":4", "\"index_kpool\":\"4\"", "index_kpool: must be"},
-        BadNextField{"\"index_kpool\":4,", "", "16 does not divide index_topk 8"},
+        BadNextField{"\"index_kpool\":4,", "", "index_kpool: is missing"},
+        BadNextField{"\"index_topk\":8,\"index_kpool\":4", "\"index_topk\":128,\"index_kpool\":128",
+                     "index_kpool: must be"},
+        BadNextField{"\"index_topk\":8,\"index_kpool\":4", "\"index_topk\":9,\"index_kpool\":3",
+                     "3 is not supported; it must divide 64 and index_head_dim 16"},
+        BadNextField{"\"index_topk\":8,\"index_kpool\":4", "\"index_topk\":64,\"index_kpool\":32",
+                     "32 is not supported; it must divide 64 and index_head_dim 16"},
         BadNextField{"\"index_kpool\":4", "\"index_kpool_always_select_tail\":1,\"index_kpool\":4",
                      "must be true or false"},
         BadNextField{"\"hc_mult\":3", "\"hc_mult\":1", "hc_mult: must be"},
