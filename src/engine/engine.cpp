@@ -26,7 +26,8 @@ Status check_draft_support(const EngineOptions& options, const ModelSpec& spec) 
   if (!options.drafts) return Status::ok();
   if (spec.drafts.empty()) {
     return unsupported(
-        fmt::format("{}: the checkpoint has no draft layers (mtp.*)", options.model.string()));
+        fmt::format("{}: the checkpoint has no draft layer, which drafts are made with",
+                    options.model.string()));
   }
   for (const DraftSpec& draft : spec.drafts) {
     const bool is_linear = std::holds_alternative<GatedDeltaSpec>(draft.layer.mixer) ||

@@ -50,7 +50,7 @@ class DraftIdentity : public testing::TestWithParam<std::string> {
     return generate(*engine, test_tokens(kPrompt, 8), run);
   }
 
-  OwnedContext context_{{.threads = 2, .pin = false}};
+  OwnedContext context_{{.threads = 1, .pin = false}};
 };
 
 TEST_P(DraftIdentity, GreedyIsTheSameForEveryNumber) {

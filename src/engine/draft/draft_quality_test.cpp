@@ -68,7 +68,7 @@ class DraftAcceptance : public testing::TestWithParam<NumericProfile> {};
 
 // A wrong draft layer changes no token; it shows here.
 TEST_P(DraftAcceptance, IsWhatTheModelWasMadeWith) {
-  OwnedContext context({.threads = 2, .pin = false});
+  OwnedContext context({.threads = 1, .pin = false});
   for (const auto& [model, acceptances] : kModels) {
     if (!std::filesystem::exists(model + "/config.json")) continue;
     const auto engine = load(context, model, GetParam());

@@ -5,6 +5,7 @@
 
 #include "base/owned_context.h"
 #include "engine/draft/draft_test_util.h"
+#include "support/model_files.h"
 
 namespace motley {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 class DrafterTest : public testing::Test {
  protected:
   DrafterTest()
-      : context_({.threads = 2, .pin = false}), engine_(load_tiny(context_, with_drafts({}, 8))) {}
+      : context_({.threads = 1, .pin = false}), engine_(load_tiny(context_, with_drafts({}, 8))) {}
 
   DraftTestListener run(const DraftRun& draft_run, uint64_t prompt = 8) {
     return generate(*engine_, test_tokens(20, prompt), draft_run);
@@ -199,6 +200,54 @@ TEST_F(DrafterTest, RestsWithoutAGap) {
     EXPECT_EQ(listener.tokens.size(), is_stopped ? 90U : 150U);
     EXPECT_GE(sequence.state().draft_length(), sequence.computed_tokens() - 1);
   }
+}
+
+// A step that fails, in the trunk or in the draft layer, ends the answer with its reason; the next
+// one starts anew and is right.
+TEST_F(DrafterTest, AFailureAnywhereLosesOneAnswer) {
+  DraftRun one{.request = {.max_new_tokens = 12}, .options = {.prefill_chunk = 30, .drafts = 3}};
+  EngineOptions options = with_drafts({}, 3);
+  options.expert_cache = {.share = 0.3};
+  const auto streamed = load_tiny(context_, options);
+  for (Engine* engine : {engine_.get(), streamed.get()}) {
+    const std::vector<int32_t> expected = generate(*engine, test_tokens(58, 8), one).tokens;
+    const bool is_streamed = engine->streamed_experts() != nullptr;
+    int failures = 0;
+    for (int nth = 1; nth <= 40; ++nth) {
+      Sequence sequence = engine->create_sequence().value();
+      sequence.sync(test_tokens(58, 8));
+      if (is_streamed) {
+        context_.faults().arm("io.stream.read", 9 * nth, io_error("drive", EIO));
+        context_.faults().arm("io.stream.retry", 1, io_error("drive", EIO));
+      } else {
+        context_.faults().arm("state.page", nth, resource_exhausted("injected"));
+      }
+      Scheduler scheduler(*engine, one.options);
+      DraftTestListener listener;
+      ASSERT_TRUE(scheduler.submit(sequence, one.request, listener).is_ok());
+      scheduler.run_until_idle();
+      context_.faults().clear();
+      if (listener.reason == FinishReason::kFailed) {
+        ++failures;
+        EXPECT_FALSE(listener.status.is_ok());
+        EXPECT_EQ(sequence.sync(test_tokens(58, 8)).reason, "the last step failed");
+        EXPECT_EQ(generate_on(*engine, sequence, one).tokens, expected);
+      } else {
+        EXPECT_EQ(listener.tokens, expected);
+      }
+    }
+    EXPECT_GT(failures, 5) << (is_streamed ? "streamed" : "resident");
+  }
+}
+
+TEST(DraftEngine, ACheckpointWithoutADraftLayerIsRefused) {
+  const TemporaryDirectory directory;
+  write_model(TestModel({.draft = false}), directory);
+  OwnedContext context({.threads = 1, .pin = false});
+  const auto refused = Engine::load(context.get(), with_drafts({.model = directory.path()}, 2));
+  ASSERT_FALSE(refused.is_ok());
+  EXPECT_EQ(refused.status().code(), StatusCode::kUnsupported);
+  EXPECT_NE(refused.status().message().find("has no draft layer"), std::string::npos);
 }
 
 TEST(DraftEngine, WantsADraftLayerAndOpsThatRollBack) {
