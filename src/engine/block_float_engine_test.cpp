@@ -1,6 +1,7 @@
 // Models whose weights are block-scaled floats, of every family: written, read, run resident and
 // streamed with the same bits.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -43,8 +44,8 @@ class BlockFloatEngine : public testing::TestWithParam<BlockFloatCase> {
   }
 
   OwnedContext context_{{.threads = 2, .pin = false}};
-  std::string folder_ =
-      testing::TempDir() + "block_float_" + GetParam().fixture + "_" + GetParam().format;
+  std::string folder_ = testing::TempDir() + "block_float_" + std::to_string(getpid()) + "_" +
+                        GetParam().fixture + "_" + GetParam().format;
 };
 
 TEST_P(BlockFloatEngine, BitsDoNotDependOnChunksOrStreaming) {

@@ -124,9 +124,10 @@ TEST(PooledKeys, RowsSeeWholePoolsAndTheOpenOne) {
     EXPECT_EQ(probe.everything[static_cast<size_t>(t)], sees_all) << t;
     if (sees_all) continue;
     ASSERT_EQ(std::ssize(seen), indexer.top_k + t + 1 - open) << t;
-    for (size_t i = 0; i < static_cast<size_t>(indexer.top_k); i += indexer.pool) {
+    const auto pool = static_cast<size_t>(indexer.pool);
+    for (size_t i = 0; i < static_cast<size_t>(indexer.top_k); i += pool) {
       EXPECT_EQ(seen[i] % indexer.pool, 0);
-      EXPECT_EQ(seen[i + indexer.pool - 1], seen[i] + indexer.pool - 1);
+      EXPECT_EQ(seen[i + pool - 1], seen[i] + indexer.pool - 1);
       EXPECT_LT(seen[i], open);
     }
     without_itself += seen.back() != t ? 1 : 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 namespace motley {
 namespace {
@@ -96,6 +97,14 @@ const Choice* ChoiceTable::find(int layer, int64_t position) const {
 int64_t ChoiceTable::near_ties(double gap) const {
   return std::count_if(choices_.begin(), choices_.end(),
                        [gap](const auto& entry) { return entry.second.gap < gap; });
+}
+
+int64_t ChoiceTable::first_near_tie(int64_t from) const {
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const auto& [key, choice] : choices_) {
+    if (key.second >= from && choice.gap < kNearTie) first = std::min(first, key.second);
+  }
+  return first;
 }
 
 std::vector<int64_t> row_positions(const Batch& batch) {

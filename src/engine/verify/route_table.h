@@ -35,6 +35,8 @@ class ChoiceTable {
   void lower_gap(int layer, int64_t position, double gap);
   const Choice* find(int layer, int64_t position) const;
   int64_t near_ties(double gap = kNearTie) const;
+  // The first position of a near tie in any layer, from `from` on; the greatest number if none.
+  int64_t first_near_tie(int64_t from) const;
   int64_t size() const { return static_cast<int64_t>(choices_.size()); }
 
  private:

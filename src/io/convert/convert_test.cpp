@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,7 +27,7 @@ const std::string kTiny = std::string(MOTLEY_SOURCE_DIR) + "/tests/fixtures/tiny
 class ConvertTest : public testing::Test {
  protected:
   void SetUp() override {
-    directory_ = testing::TempDir() + "convert_" +
+    directory_ = testing::TempDir() + "convert_" + std::to_string(getpid()) + "_" +
                  testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(directory_);
   }
