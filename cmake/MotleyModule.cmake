@@ -57,6 +57,9 @@ function(motley_module name)
       # A third less to compile; what the tests test stays optimised.
       target_compile_options(${name}_test PRIVATE -O0)
       motley_precompile(${name}_test ${tests})
+    elseif(CMAKE_BUILD_TYPE STREQUAL "Release")
+      # What is tested stays at the level of the program.
+      target_compile_options(${name}_test PRIVATE -O1)
     endif()
     target_include_directories(${name}_test PRIVATE "${CMAKE_SOURCE_DIR}/tests")
     gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
